@@ -1,0 +1,1 @@
+"""Build scripts of the book. Not part of the installed package."""
