@@ -1,0 +1,383 @@
+"""The decoding loop: propose, bind, compile, verify, select, publish.
+
+One request at a time; scheduling many requests is the article's neighbour's subject.
+The loop owns no rule of its own: what is exact is the verifier, and the whole loop
+can be enumerated through `chance`, state from round to round included.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import checks, registry
+from .chance import Chance, Sampler
+from .contract import Selection, SourceContract, Verifier, bind, contract_of
+from .errors import ContractError, ManifestError, ProposalError, SpecbookError
+from .ledger import RoundLedger, Stopwatch
+from .manifest import RoundManifest
+from .policy import SamplingPolicy
+from .proposal import Proposal
+from .tree import CandidateTree
+
+MAX_NODES = 64
+MAX_DEPTH = 64
+TEMPORARY_STATE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did.
+
+    `accepted` counts published tokens that were candidates; `committed` is every
+    token published, so it holds the correction or bonus token too, unless the
+    output ended inside the accepted block. `ending` is "correction" (a candidate was
+    refused), "bonus" (the path reached a leaf), "ordinary" (there was no candidate)
+    or "cut" (end of sequence, length or context came first).
+    """
+
+    manifest_hash: str
+    tree: CandidateTree
+    selection: Selection
+    committed: tuple[int, ...]
+    accepted: int
+    ending: str
+    ledger: RoundLedger
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The new tokens (the prompt is not repeated), and how they came about.
+
+    `stop_reason`: "eos", "length" (max_new_tokens) or "context" (the target's own
+    limit). `ledger` is the sum over the rounds.
+    """
+
+    tokens: list[int]
+    rounds: list[Round]
+    stop_reason: str
+    manifest: RoundManifest
+
+    @property
+    def ledger(self) -> RoundLedger:
+        """The six cost terms and the committed tokens, added up over the rounds."""
+        return RoundLedger.total(r.ledger for r in self.rounds)
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Committed tokens a round: the correction or bonus token counts."""
+        return len(self.tokens) / len(self.rounds) if self.rounds else 0.0
+
+
+def generate(
+    target: Any,
+    prompt_ids: Sequence[int],
+    source: Any = None,
+    verifier: Any = "greedy",
+    *,
+    max_new_tokens: int,
+    temperature: float = 0.0,
+    seed: int = 0,
+    eos_token_id: int | Iterable[int] | None = None,
+    chance: Chance | None = None,
+    manifest: RoundManifest | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    exact: bool = True,
+    max_nodes: int = MAX_NODES,
+    max_depth: int = MAX_DEPTH,
+    temporary_state_bytes: int = TEMPORARY_STATE_BYTES,
+    order: str = "breadth",
+    on_round: Callable[[Round], None] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Generation:
+    """Decodes up to `max_new_tokens` tokens after `prompt_ids`.
+
+    `source`: None (ordinary decoding), a name of the registry, a draft source, or a
+    list of those, whose proposals are merged by full prefix; earlier ones have first
+    call on the node budget. `verifier`: a name or a `Verifier`. `temperature` 0 is
+    greedy; `seed` feeds a sampler of this call's own; `chance` replaces it, for
+    example by the enumerator of `chance.law`. `eos_token_id`: one id, several, or
+    None for no end token. `manifest`: one frozen beforehand (see `round_manifest`);
+    it then sets the limits and the mode, and every other field must describe what
+    is running. `on_round` is called after each round.
+
+    Raises `ContractError` before any target call when source and verifier do not fit,
+    and another `ValueError` for bad input.
+    """
+    checks.integer(max_new_tokens, "max_new_tokens", least=0)
+    policy = SamplingPolicy(temperature, top_k, top_p)
+    sources = _sources(source)
+    verifier = _verifier(verifier, policy)
+    ends = _end_tokens(eos_token_id, target.vocab_size)
+    prompt = checks.token_ids(prompt_ids, "prompt_ids", vocab_size=target.vocab_size)
+    limits = {
+        "max_nodes": max_nodes,
+        "max_depth": max_depth,
+        "temporary_state_bytes": temporary_state_bytes,
+        "mode": "exact" if exact else "heuristic",
+    }
+    if manifest is not None:
+        limits = {name: getattr(manifest, name) for name in limits}
+    running = round_manifest(
+        target,
+        sources,
+        verifier,
+        policy,
+        rng_policy=_rng_policy(seed, chance),
+        topology_compiler=f"merge by full prefix, {order} order",
+        hardware_profile=manifest.hardware_profile if manifest else "unprofiled",
+        **limits,
+    )
+    if manifest is not None:
+        _check_manifest(manifest, running)
+    chance = Sampler(seed) if chance is None else chance
+
+    session = target.start(prompt)
+    drafters = [
+        item.start(prompt, request="request-0", vocab_size=target.vocab_size)
+        for item in sources
+    ]
+    rounds: list[Round] = []
+    tokens: list[int] = []
+    while True:
+        room = max_new_tokens - len(tokens)
+        stop_reason = "length"
+        if target.context_limit is not None:
+            left = target.context_limit - len(session.tokens)
+            if left < room:
+                room, stop_reason = left, "context"
+        if room <= 0:
+            break
+        current = running.replace(
+            target_cache_generation=session.generation,
+            proposal_cache_generation=len(rounds),
+        )
+        record = _round(
+            session,
+            list(zip(sources, drafters, strict=True)),
+            verifier,
+            policy,
+            chance,
+            current,
+            room,
+            ends,
+            order,
+            Stopwatch(clock),
+        )
+        rounds.append(record)
+        tokens.extend(record.committed)
+        if on_round is not None:
+            on_round(record)
+        if record.committed[-1] in ends:
+            stop_reason = "eos"
+            break
+    return Generation(tokens, rounds, stop_reason, running)
+
+
+def _round(
+    session: Any,
+    drafters: list[tuple[Any, Any]],
+    verifier: Verifier,
+    policy: SamplingPolicy,
+    chance: Chance,
+    manifest: RoundManifest,
+    room: int,
+    ends: frozenset[int],
+    order: str,
+    watch: Stopwatch,
+) -> Round:
+    # The last of `room` tokens can always be the correction or bonus token, so a
+    # candidate deeper than room - 1 could never be published.
+    depth = min(manifest.max_depth, room - 1)
+    nodes = manifest.max_nodes
+    proposals: list[Proposal] = []
+    for source, drafter in drafters:
+        with watch.bill(source.contract.cost_term):
+            proposal = drafter.propose(
+                max_depth=depth,
+                max_nodes=nodes,
+                chance=chance,
+                manifest_hash=manifest.hash,
+            )
+        _check_budget(proposal, source.contract, depth, nodes)
+        nodes -= len(proposal.nodes)
+        proposals.append(proposal)
+    with watch.bill("packing"):
+        bind(
+            proposals,
+            verifier,
+            manifest=manifest,
+            bytes_per_node=session.bytes_per_row(),
+        )
+        tree = CandidateTree.from_proposals(proposals, len(session.tokens), order)
+    with watch.bill("target_verify"):
+        verified = session.verify(tree)
+    with watch.bill("selection"):
+        selection = verifier.select(
+            tree, lambda row: verified.law(row, policy), chance
+        )
+        block = [tree.token_ids[r] for r in tree.check_path(selection.rows)]
+        block.append(int(selection.token))
+        published = _cut(block, room, ends)
+    with watch.bill("temporary_state"):
+        session.commit(selection.rows[: len(published) - 1], published[-1])
+        for _, drafter in drafters:
+            drafter.commit(published)
+    if len(published) < len(block):
+        ending = "cut"
+    elif not tree:
+        ending = "ordinary"
+    else:
+        last = selection.rows[-1] if selection.rows else -1
+        ending = "correction" if tree.children(last) else "bonus"
+    return Round(
+        manifest_hash=manifest.hash,
+        tree=tree,
+        selection=selection,
+        committed=tuple(published),
+        accepted=min(len(selection.rows), len(published)),
+        ending=ending,
+        ledger=watch.close(len(published)),
+    )
+
+
+def _cut(block: list[int], room: int, ends: frozenset[int]) -> list[int]:
+    """The part of an accepted block that may be published: up to the first end token,
+    wherever in the block it stands, and never more than `room` tokens."""
+    for index, token in enumerate(block[:room]):
+        if token in ends:
+            return block[: index + 1]
+    return block[:room]
+
+
+def round_manifest(
+    target: Any,
+    source: Any,
+    verifier: Any,
+    policy: SamplingPolicy,
+    *,
+    rng_policy: str = "numpy PCG64, seed 0",
+    topology_compiler: str = "merge by full prefix, breadth order",
+    hardware_profile: str = "unprofiled",
+    max_nodes: int = MAX_NODES,
+    max_depth: int = MAX_DEPTH,
+    temporary_state_bytes: int = TEMPORARY_STATE_BYTES,
+    mode: str = "exact",
+) -> RoundManifest:
+    """The manifest that binds this target, source, verifier and policy at the start of
+    a request (both cache generations 0). Pass it to `generate` to be sure that what
+    runs later is still what was frozen here."""
+    sources = _sources(source)
+    contracts = [item.contract for item in sources]
+
+    def joined(values: Iterable[str]) -> str:
+        return " + ".join(values) or "none"
+
+    truncation = [
+        f"{name} {value}"
+        for name, value in (("top-k", policy.top_k), ("top-p", policy.top_p))
+        if value is not None
+    ]
+    about = target.identity()
+    return RoundManifest(
+        target_checkpoint=about["checkpoint"],
+        tokenizer=about["tokenizer"],
+        output_head=about["output_head"],
+        sampling_policy="argmax" if policy.greedy else "categorical",
+        temperature=policy.temperature,
+        truncation=joined(truncation),
+        rng_policy=rng_policy,
+        proposal_artifact=joined(item.identity() for item in sources),
+        probability_semantics=joined(c.probability_semantics for c in contracts),
+        sampling_relation=joined(c.sampling_relation for c in contracts),
+        topology_compiler=topology_compiler,
+        max_nodes=max_nodes,
+        max_depth=max_depth,
+        verifier=contract_of(verifier).name,
+        mode=mode,
+        target_cache_generation=0,
+        proposal_cache_generation=0,
+        backend=about["backend"],
+        dtype=about["dtype"],
+        batch_regime="one request",
+        hardware_profile=hardware_profile,
+        temporary_state_bytes=temporary_state_bytes,
+    )
+
+
+def _sources(source: Any) -> list[Any]:
+    items = source if isinstance(source, (list, tuple)) else [source]
+    found = []
+    for item in items:
+        if item is None:
+            continue
+        if isinstance(item, str):
+            item = registry.resolve(registry.DRAFTS, "draft source", item)()
+        if not isinstance(getattr(item, "contract", None), SourceContract):
+            raise SpecbookError(f"not a draft source: {item!r}")
+        found.append(item)
+    return found
+
+
+def _verifier(verifier: Any, policy: SamplingPolicy) -> Verifier:
+    if isinstance(verifier, str):
+        verifier = registry.resolve(registry.VERIFIERS, "verifier", verifier)
+    if not isinstance(verifier, Verifier):
+        raise ContractError(f"not a verifier: {verifier!r}")
+    if verifier.contract.greedy_only and not policy.greedy:
+        raise ContractError(
+            f"verifier {verifier.contract.name!r} selects by argmax, so it needs "
+            f"temperature 0, got {policy.temperature}"
+        )
+    return verifier
+
+
+def _end_tokens(ids: Any, vocab_size: int) -> frozenset[int]:
+    if ids is None:
+        return frozenset()
+    several = ids if hasattr(ids, "__iter__") else [ids]
+    return frozenset(
+        checks.token_ids(list(several), "eos_token_id", vocab_size=vocab_size)
+    )
+
+
+def _rng_policy(seed: int, chance: Chance | None) -> str:
+    if chance is None:
+        return f"numpy PCG64, seed {checks.integer(seed, 'seed', least=0)}"
+    return f"the caller's {type(chance).__name__}"
+
+
+def _check_manifest(frozen: RoundManifest, running: RoundManifest) -> None:
+    """The start of a request is generation 0, so every field must agree."""
+    if different := frozen.differences(running):
+        told = "; ".join(
+            f"{name} is {now!r}, frozen as {was!r}"
+            for name, (was, now) in different.items()
+        )
+        raise ManifestError(f"the manifest does not describe this run: {told}")
+
+
+def _check_budget(
+    proposal: Proposal, contract: SourceContract, depth: int, nodes: int
+) -> None:
+    """A source that overruns its budget, or breaks its own contract, is a bug to be
+    reported; trimming its proposal here would hide it."""
+    if not isinstance(proposal, Proposal):
+        raise ProposalError(f"{contract.name}: not a Proposal: {proposal!r}")
+    if len(proposal.nodes) > nodes:
+        raise ProposalError(
+            f"{contract.name}: {len(proposal.nodes)} nodes, the budget is {nodes}"
+        )
+    deepest = max((node.depth for node in proposal.nodes), default=0)
+    if deepest > depth:
+        raise ProposalError(f"{contract.name}: depth {deepest}, the limit is {depth}")
+    for name in ("probability_semantics", "sampling_relation", "topology"):
+        promised, made = getattr(contract, name), getattr(proposal, name)
+        if promised != made:
+            raise ProposalError(
+                f"{contract.name}: its contract says {name} {promised.value!r}, "
+                f"its proposal {made.value!r}"
+            )

@@ -1,0 +1,37 @@
+"""Where the package's data and its caches live. No other module builds such a path."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from .errors import ArtifactError
+
+
+def data_path(*parts: str) -> Path:
+    """The path of an artifact shipped in `data/`, for example `data_path("claims.toml")`.
+
+    Works from a checkout (`data/` beside the package) and from an installed wheel
+    (`specbook/_data/`). Raises `ArtifactError` when the file is in neither.
+    """
+    package = Path(__file__).resolve().parent
+    for root in (package / "_data", package.parent / "data"):
+        candidate = root.joinpath(*parts)
+        if candidate.exists():
+            return candidate
+    raise ArtifactError(f"no data file {'/'.join(parts)!r} is shipped with specbook")
+
+
+def cache_dir() -> Path:
+    """The folder for things that can be made again: `SPECBOOK_CACHE`, else the
+    user's cache folder of the platform. It may not exist yet."""
+    if chosen := os.environ.get("SPECBOOK_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return base / "specbook"

@@ -1,0 +1,168 @@
+"""What a draft source returns: a typed proposal, not a list of ids (section 0x02).
+
+A proposal says how its candidates came about, because that decides which verifiers
+may read it. `q` is a probability under which the token was drawn; `score` only
+ranks. They are two fields so that one can never be passed for the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from . import checks
+from .errors import ProposalError
+
+PREFIX_FRONTIER = -1
+"""The parent of a first candidate: the end of the committed prefix."""
+
+
+class ProbabilitySemantics(StrEnum):
+    """What the numbers on the nodes mean."""
+
+    NORMALIZED_CONDITIONAL = "normalized_conditional"
+    SCORE_ONLY = "score_only"
+    FREQUENCY = "frequency"
+    ABSENT = "absent"
+
+
+class SamplingRelation(StrEnum):
+    """How the children of one parent were chosen together."""
+
+    IID = "iid"
+    WITHOUT_REPLACEMENT = "without_replacement"
+    BEAM = "beam"
+    DETERMINISTIC_LOOKUP = "deterministic_lookup"
+
+
+class Topology(StrEnum):
+    """The shape that the candidates form."""
+
+    SEQUENCE = "sequence"
+    SET = "set"
+    TREE = "tree"
+    METADATA_GRAPH = "metadata_graph"
+
+
+@dataclass(frozen=True)
+class ProposalNode:
+    """One candidate token: v = (token, parent, depth, q, s, source, state owner).
+
+    `parent` is the index of an earlier node of the same proposal, or
+    `PREFIX_FRONTIER`; `depth` counts edges from the prefix and starts at 1. `q` in
+    [0, 1] is the token's probability under the conditional law it was drawn from;
+    `score` is any real number, larger is better. `state_owner` names whose
+    provisional state stands behind the node, `origin_request` the request it is for.
+    """
+
+    token_id: int
+    parent: int = PREFIX_FRONTIER
+    depth: int = 1
+    q: float | None = None
+    score: float | None = None
+    source: str = ""
+    state_owner: str = ""
+    origin_request: str = ""
+
+    def __post_init__(self) -> None:
+        checks.integer(self.token_id, "token_id", least=0, error=ProposalError)
+        checks.integer(self.parent, "parent", least=-1, error=ProposalError)
+        checks.integer(self.depth, "depth", least=1, error=ProposalError)
+        if self.q is not None:
+            checks.real(self.q, "q", least=0, most=1, error=ProposalError)
+        if self.score is not None:
+            checks.real(self.score, "score", error=ProposalError)
+
+
+@dataclass(frozen=True)
+class ProposalStateHandle:
+    """Points at the proposer's provisional state; never at target state.
+
+    `generation` counts how often that state was committed or rolled back, so that a
+    handle from an earlier round can be told from the current one.
+    """
+
+    owner: str
+    request: str
+    generation: int
+
+    def __post_init__(self) -> None:
+        checks.integer(self.generation, "generation", least=0, error=ProposalError)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The typed result of one `propose` call; an empty `nodes` is a miss.
+
+    Five classes of field (section 0x02): the candidate nodes; what their numbers
+    mean and how they were sampled; their shape; the proposer's state; the hash of the
+    round manifest under which they were made. Raises `ProposalError` where two
+    fields contradict each other.
+    """
+
+    nodes: tuple[ProposalNode, ...]
+    probability_semantics: ProbabilitySemantics
+    sampling_relation: SamplingRelation
+    topology: Topology
+    state_handle: ProposalStateHandle
+    manifest_hash: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        for field, kind in (
+            ("probability_semantics", ProbabilitySemantics),
+            ("sampling_relation", SamplingRelation),
+            ("topology", Topology),
+        ):
+            value = getattr(self, field)
+            if value not in list(kind):
+                names = [member.value for member in kind]
+                raise ProposalError(f"{field} must be one of {names}, got {value!r}")
+            object.__setattr__(self, field, kind(value))
+        for index, node in enumerate(self.nodes):
+            self._check_node(index, node)
+        self._check_shape()
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The distinct sources of the nodes, in order of first appearance."""
+        return tuple(dict.fromkeys(node.source for node in self.nodes))
+
+    def _check_node(self, index: int, node: ProposalNode) -> None:
+        if not isinstance(node, ProposalNode):
+            raise ProposalError(f"nodes[{index}] is not a ProposalNode: {node!r}")
+        if node.parent >= index:
+            raise ProposalError(
+                f"nodes[{index}] has parent {node.parent}, which does not come before it"
+            )
+        above = 0 if node.parent == PREFIX_FRONTIER else self.nodes[node.parent].depth
+        if node.depth != above + 1:
+            raise ProposalError(
+                f"nodes[{index}] has depth {node.depth} under a parent of depth {above}"
+            )
+        semantics = self.probability_semantics
+        if semantics is ProbabilitySemantics.NORMALIZED_CONDITIONAL:
+            if node.q is None:
+                raise ProposalError(
+                    f"nodes[{index}] has no q in a {semantics} proposal"
+                )
+            if node.q == 0:
+                raise ProposalError(
+                    f"nodes[{index}] has q = 0: it cannot have been drawn from q"
+                )
+        elif node.q is not None:
+            raise ProposalError(
+                f"nodes[{index}] has q = {node.q} in a proposal whose numbers are "
+                f"{semantics}; a ranking number belongs in score"
+            )
+        elif semantics is not ProbabilitySemantics.ABSENT and node.score is None:
+            raise ProposalError(f"nodes[{index}] has no score in a {semantics} proposal")
+
+    def _check_shape(self) -> None:
+        for index, node in enumerate(self.nodes):
+            if self.topology is Topology.SEQUENCE and node.parent != index - 1:
+                raise ProposalError(
+                    f"nodes[{index}] has parent {node.parent} in a sequence"
+                )
+            if self.topology is Topology.SET and node.parent != PREFIX_FRONTIER:
+                raise ProposalError(f"nodes[{index}] is not a first token, in a set")

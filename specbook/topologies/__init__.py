@@ -1,0 +1,45 @@
+"""Topologies: shapes to be filled with tokens (section 0x07A to 0x07C).
+
+A shape is a `CandidateTree` whose token ids are child ranks, counted from 0, over an
+empty prefix. So a row's full prefix is its rank path, and `len` is its node count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from .. import checks
+from ..tree import CandidateTree
+
+
+def cartesian(branching: Sequence[int]) -> CandidateTree:
+    """The full tree that keeps `branching[i]` candidates at depth i + 1.
+
+    N = sum over depths of the product of the branchings so far; [3, 2, 2] has 21.
+    """
+    widths = [
+        checks.integer(b, f"branching[{i}]", least=1) for i, b in enumerate(branching)
+    ]
+    return CandidateTree.from_paths(product(*map(range, widths)), prefix_len=0)
+
+
+def chain(depth: int) -> CandidateTree:
+    """One sequence of `depth` nodes."""
+    return cartesian([1] * checks.integer(depth, "depth", least=0))
+
+
+def kary(k: int, depth: int) -> CandidateTree:
+    """Every node above `depth` has k children: k + k^2 + ... + k^depth nodes."""
+    return cartesian([k] * checks.integer(depth, "depth", least=0))
+
+
+def independent_chains(width: int, depth: int) -> CandidateTree:
+    """`width` sequences of `depth` nodes that share nothing: N_raw = width * depth.
+
+    This is the budget before merging; chains with common prefixes need fewer rows.
+    """
+    checks.integer(width, "width", least=1)
+    checks.integer(depth, "depth", least=0)
+    paths = [(rank, *[0] * (depth - 1)) for rank in range(width) if depth]
+    return CandidateTree.from_paths(paths, prefix_len=0)
