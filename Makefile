@@ -1,0 +1,64 @@
+# make book    run every notebook, build the site, print where it is
+# make test    unit tests, notebook pairs, every notebook
+# make audit   open every page of the built site in a real browser
+# make lab     JupyterLab on the notebooks
+# make clean   remove what the tools built (not the environment)
+#
+# Needs Python 3.11 to 3.13 and a package index. A second run installs nothing.
+
+PYTHON ?= python3
+VENV ?= .venv
+PINS ?= constraints.txt
+PY := $(VENV)/bin/python
+
+export PYTHONUTF8 := 1
+
+.PHONY: book test audit lab clean setup fetch execute site pairs lint unit lock help
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+setup:
+	@$(PYTHON) tools/setup_env.py --venv $(VENV) --pins $(PINS)
+
+fetch: setup
+	@$(PY) -m specbook fetch
+
+book: fetch
+	@$(PY) tools/execute.py
+	@$(PY) tools/site.py
+
+test: fetch lint unit
+	@$(PY) tools/execute.py
+
+lint: setup
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) tools/pairs.py
+	@$(PY) tools/environment.py --check
+	@$(PY) tools/lock.py --check --pins $(PINS)
+
+unit: setup
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q tests
+
+# The site, from the executions that `make book` or `make test` left.
+site: setup
+	@$(PY) tools/site.py
+
+audit: setup
+	@$(PY) tools/audit.py
+
+# Make every .ipynb again from its .md.
+pairs: setup
+	@$(PY) tools/pairs.py --write --table
+
+# Record the installed versions and write environment.yml again.
+lock: setup
+	@$(PY) tools/lock.py --write
+	@$(PY) tools/environment.py --write
+
+lab: setup
+	@$(PY) -m jupyter lab --notebook-dir=notebooks
+
+clean:
+	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache

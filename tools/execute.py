@@ -1,0 +1,138 @@
+"""Execute every notebook once, in copies under build/executed.
+
+    python tools/execute.py                  all notebooks
+    python tools/execute.py 0x02 0x07        those whose names start so
+
+``make book`` and ``make test`` both come here, and the site is built from these
+copies, so nothing is executed twice. The tracked files stay untouched. What ran is
+written down as a hash over the package, its data, the notebooks and the pinned
+versions (``stamp.json``): the site refuses executions that are older than the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+EXECUTED = ROOT / "build" / "executed"
+RECORDS = ROOT / "build" / "records"
+CELL_SECONDS = 300
+NOTEBOOK_SECONDS = 600
+SOURCES = ("specbook", "data", "notebooks", "constraints.txt")
+NO_TESTS = 5
+
+
+def source_hash(root: Path = ROOT) -> str:
+    """Return one hash over the contents that an execution depends on."""
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        top = root / name
+        files = [top] if top.is_file() else sorted(top.rglob("*"))
+        for path in files:
+            if not path.is_file() or path.suffix == ".pyc":
+                continue
+            if ".ipynb_checkpoints" in path.parts:
+                continue
+            digest.update(path.relative_to(root).as_posix().encode("utf-8"))
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def command(files: list[Path], folder: Path) -> list[str]:
+    """Return the pytest command that executes the copies in place."""
+    return [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tools.progress",
+        "-p",
+        "no:cacheprovider",
+        "--nbmake",
+        "--overwrite",
+        "--nbmake-kernel=python3",
+        f"--nbmake-timeout={CELL_SECONDS}",
+        f"--timeout={NOTEBOOK_SECONDS}",
+        f"--timings={folder}",
+        *map(str, files),
+    ]
+
+
+def environment(records: Path) -> dict[str, str]:
+    """Return the environment of the kernels.
+
+    The kernel must be this interpreter's own, whatever a user has installed under
+    the same name; the target is in the cache already, so the hub is not asked.
+    """
+    env = dict(os.environ)
+    env["SPECBOOK_RECORDS"] = str(records)
+    env["JUPYTER_PREFER_ENV_PATH"] = "1"
+    env["PYTHONHASHSEED"] = "0"
+    env.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if "SPECBOOK_TARGET" not in env:
+        env.setdefault("HF_HUB_OFFLINE", "1")
+    return env
+
+
+def execute(
+    notebooks: Path = NOTEBOOKS,
+    folder: Path = EXECUTED,
+    records: Path = RECORDS,
+    only: tuple[str, ...] = (),
+) -> int:
+    """Copy the notebooks into ``folder`` and run them there; return pytest's status.
+
+    Raises ValueError when no notebook is found: a run of nothing must not pass.
+    """
+    chosen = [
+        path
+        for path in sorted(notebooks.glob("*.ipynb"))
+        if not only or path.name.startswith(only)
+    ]
+    if not chosen:
+        raise ValueError(f"no notebook to execute in {notebooks}")
+    for stale in (folder, records):
+        shutil.rmtree(stale, ignore_errors=True)
+        stale.mkdir(parents=True)
+    copies = [folder / path.name for path in chosen]
+    for path, copy in zip(chosen, copies, strict=True):
+        shutil.copyfile(path, copy)
+    before = source_hash()
+    status = subprocess.run(
+        command(copies, folder), cwd=ROOT, env=environment(records), check=False
+    ).returncode
+    if status == NO_TESTS:
+        raise ValueError("pytest collected no notebook: is nbmake installed?")
+    stamp = {
+        "sources": before,
+        "complete": status == 0 and not only,
+        "notebooks": [path.name for path in chosen],
+    }
+    (folder / "stamp.json").write_text(json.dumps(stamp) + "\n", encoding="utf-8")
+    return status
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("only", nargs="*", help="starts of notebook names")
+    parser.add_argument("--notebooks", type=Path, default=NOTEBOOKS)
+    options = parser.parse_args(arguments)
+    try:
+        return execute(options.notebooks.resolve(), only=tuple(options.only))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
