@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ class VerifierContract:
     def __post_init__(self) -> None:
         normalised = frozenset({ProbabilitySemantics.NORMALIZED_CONDITIONAL})
         if self.reads_q and not self.probability <= normalised:
-            extra = sorted(self.probability - normalised)
+            extra = sorted(map(str, self.probability - normalised))
             raise ContractError(
                 f"verifier {self.name!r} reads q, so it cannot admit {extra}"
             )
@@ -173,21 +174,16 @@ def bind(
 
 def _clashes(proposal: Proposal, contract: VerifierContract) -> list[str]:
     who = "/".join(proposal.source_names) or proposal.state_handle.owner
-    clashes = []
-    if not contract.supports_probability(proposal.probability_semantics):
-        need = sorted(contract.probability)
-        clashes.append(
-            f"{who}: probability {proposal.probability_semantics.value!r}, needs {need}"
-        )
-    if not contract.supports_sampling_relation(proposal.sampling_relation):
-        need = sorted(contract.sampling)
-        clashes.append(
-            f"{who}: sampling {proposal.sampling_relation.value!r}, needs {need}"
-        )
-    if not contract.supports_topology(proposal.topology):
-        need = sorted(contract.topology)
-        clashes.append(f"{who}: topology {proposal.topology.value!r}, needs {need}")
-    return clashes
+    compared: tuple[tuple[str, StrEnum, frozenset[Any]], ...] = (
+        ("probability", proposal.probability_semantics, contract.probability),
+        ("sampling", proposal.sampling_relation, contract.sampling),
+        ("topology", proposal.topology, contract.topology),
+    )
+    return [
+        f"{who}: {what} {has.value!r}, needs {sorted(map(str, needs))}"
+        for what, has, needs in compared
+        if has not in needs
+    ]
 
 
 def _merge_clashes(

@@ -113,7 +113,7 @@ def generate(
     verifier = _verifier(verifier, policy)
     ends = _end_tokens(eos_token_id, target.vocab_size)
     prompt = checks.token_ids(prompt_ids, "prompt_ids", vocab_size=target.vocab_size)
-    limits = {
+    limits: dict[str, Any] = {
         "max_nodes": max_nodes,
         "max_depth": max_depth,
         "temporary_state_bytes": temporary_state_bytes,
@@ -216,9 +216,7 @@ def _round(
     with watch.bill("target_verify"):
         verified = session.verify(tree)
     with watch.bill("selection"):
-        selection = verifier.select(
-            tree, lambda row: verified.law(row, policy), chance
-        )
+        selection = verifier.select(tree, lambda row: verified.law(row, policy), chance)
         block = [tree.token_ids[r] for r in tree.check_path(selection.rows)]
         block.append(int(selection.token))
         published = _cut(block, room, ends)

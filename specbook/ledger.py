@@ -60,7 +60,7 @@ class RoundLedger:
         return self.round_cost / self.committed_tokens
 
     def speedup(self, target_step_cost: Any) -> Any:
-        """How many times faster than ordinary decoding at `target_step_cost` a token."""
+        """How many times faster than ordinary steps of `target_step_cost` each."""
         checks.real(target_step_cost, "target_step_cost", least=0)
         if self.round_cost == 0:
             raise SpecbookError("the round cost is 0, so no speedup exists")

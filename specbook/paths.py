@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
+
+from platformdirs import user_cache_path
 
 from .errors import ArtifactError
 
 
 def data_path(*parts: str) -> Path:
-    """The path of an artifact shipped in `data/`, for example `data_path("claims.toml")`.
+    """The path of an artifact shipped in `data/`: `data_path("claims.toml")`, say.
 
     Works from a checkout (`data/` beside the package) and from an installed wheel
     (`specbook/_data/`). Raises `ArtifactError` when the file is in neither.
@@ -28,10 +29,4 @@ def cache_dir() -> Path:
     user's cache folder of the platform. It may not exist yet."""
     if chosen := os.environ.get("SPECBOOK_CACHE"):
         return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return base / "specbook"
+    return user_cache_path("specbook", appauthor=False)

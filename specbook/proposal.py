@@ -133,7 +133,7 @@ class Proposal:
             raise ProposalError(f"nodes[{index}] is not a ProposalNode: {node!r}")
         if node.parent >= index:
             raise ProposalError(
-                f"nodes[{index}] has parent {node.parent}, which does not come before it"
+                f"nodes[{index}] has parent {node.parent}, which is not before it"
             )
         above = 0 if node.parent == PREFIX_FRONTIER else self.nodes[node.parent].depth
         if node.depth != above + 1:
@@ -156,7 +156,9 @@ class Proposal:
                 f"{semantics}; a ranking number belongs in score"
             )
         elif semantics is not ProbabilitySemantics.ABSENT and node.score is None:
-            raise ProposalError(f"nodes[{index}] has no score in a {semantics} proposal")
+            raise ProposalError(
+                f"nodes[{index}] has no score in a {semantics} proposal"
+            )
 
     def _check_shape(self) -> None:
         for index, node in enumerate(self.nodes):

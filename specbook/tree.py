@@ -179,7 +179,10 @@ class CandidateTree:
     @classmethod
     def _flatten(cls, root: _Node, prefix_len: int, order: str) -> CandidateTree:
         checks.one_of(order, "order", ORDERS)
-        tokens, parents, depths, marks = [], [], [], []
+        tokens: list[int] = []
+        parents: list[int] = []
+        depths: list[int] = []
+        marks: list[tuple[SourceMark, ...]] = []
         queue = deque((t, n, PREFIX_FRONTIER, 1) for t, n in root.children.items())
         while queue:
             token, node, parent, depth = queue.popleft()
@@ -233,7 +236,7 @@ class CandidateTree:
 
     @cached_property
     def tree_mask(self) -> np.ndarray:
-        """Boolean [N, N]: row u may attend to row v, that is, v is u or its ancestor."""
+        """Boolean [N, N]: row u may attend to row v, which is u or its ancestor."""
         mask = np.zeros((len(self), len(self)), dtype=bool)
         for row, parent in enumerate(self.parents):
             if parent != PREFIX_FRONTIER:
