@@ -1,0 +1,365 @@
+"""The register of claims: what the article says, and where the book shows it.
+
+`data/claims.toml` holds one `[[claim]]` table for every statement that a computer can
+check. A notebook shows it with a visible call of `check`. Two things must then never
+happen: a claim that no notebook checks, and a check that stands for no claim. Both are
+found by `register_faults`, from the notebooks' text and without running them.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import __version__, display
+from .errors import SpecbookError
+from .paths import data_path
+
+CLASSES = (
+    "source-local",
+    "externally-verified",
+    "implementation-observed",
+    "rewrite-interpretation",
+)
+"""The article's evidence classes, in our spelling."""
+
+KINDS = ("exact", "statistical", "measured", "cited")
+"""Our kinds of evidence: a proof by enumeration or by equality of integers and
+fractions; a test with a stated false-alarm rate; a number read on this machine; a
+source that we only point to."""
+
+MAX_FALSE_ALARM = 1e-6
+RECORDS_VARIABLE = "SPECBOOK_RECORDS"
+_SECTION = re.compile(r"0x[0-9A-F]{2}[A-Z]{0,2}")
+_ID = re.compile(r"(0x[0-9A-F]{2}[A-Z]{0,2})(-[a-z0-9]+)+")
+_NOTEBOOK = re.compile(r"0x[0-9A-F]{2}_[a-z0-9_]+")
+_shown: set[str] = set()
+
+
+class ClaimError(SpecbookError):
+    """A claim does not hold, is unknown, or its register is malformed."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the register.
+
+    `id`: section, then words joined by hyphens. `text`: our own wording.
+    `evidence_class`: the article's class (`class` in the file). `kind`: our kind of
+    evidence. `notebook`: the name of the notebook that shows it, without an ending.
+    `false_alarm`: for statistical claims, the chance that a true claim fails.
+    """
+
+    id: str
+    section: str
+    text: str
+    evidence_class: str
+    kind: str
+    notebook: str
+    false_alarm: float | None = None
+
+    def __post_init__(self) -> None:
+        where = f"claim {self.id!r}"
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "false_alarm":
+                continue
+            if not isinstance(value, str) or not value.strip():
+                raise ClaimError(f"{where}: {field.name} must be text, got {value!r}")
+        match = _ID.fullmatch(self.id)
+        if match is None:
+            raise ClaimError(f"{where}: an id looks like '0x07D-dag-boundary'")
+        if not _SECTION.fullmatch(self.section) or match[1] != self.section:
+            raise ClaimError(f"{where}: its section is given as {self.section!r}")
+        if self.evidence_class not in CLASSES:
+            raise ClaimError(
+                f"{where}: class must be one of {list(CLASSES)}, "
+                f"got {self.evidence_class!r}"
+            )
+        if self.kind not in KINDS:
+            raise ClaimError(
+                f"{where}: kind must be one of {list(KINDS)}, got {self.kind!r}"
+            )
+        if not _NOTEBOOK.fullmatch(self.notebook):
+            raise ClaimError(f"{where}: no notebook is called {self.notebook!r}")
+        self._check_false_alarm(where)
+
+    def _check_false_alarm(self, where: str) -> None:
+        rate = self.false_alarm
+        if self.kind != "statistical":
+            if rate is not None:
+                raise ClaimError(f"{where}: only statistical claims have a false_alarm")
+            return
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)):
+            raise ClaimError(f"{where}: a statistical claim needs its false_alarm")
+        if not 0 < rate <= MAX_FALSE_ALARM:
+            raise ClaimError(
+                f"{where}: false_alarm must be above 0 and at most {MAX_FALSE_ALARM}, "
+                f"got {rate}"
+            )
+
+
+def load(path: Path | None = None) -> dict[str, Claim]:
+    """The register as {id: Claim}, in file order.
+
+    `path`: another register than the shipped one. Raises `ClaimError` naming the claim
+    for a missing or unknown entry, a wrong value or a repeated id.
+    """
+    path = data_path("claims.toml") if path is None else path
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ClaimError(f"{path.name} is no TOML file: {error}") from None
+    if set(table) - {"claim"}:
+        raise ClaimError(
+            f"{path.name}: unknown entries {sorted(set(table) - {'claim'})}"
+        )
+    found: dict[str, Claim] = {}
+    for number, row in enumerate(table.get("claim", []), 1):
+        claim = _claim(row, f"{path.name}, claim {number}")
+        if claim.id in found:
+            raise ClaimError(f"claim {claim.id!r} is registered twice")
+        found[claim.id] = claim
+    return found
+
+
+def _claim(row: Mapping[str, Any], where: str) -> Claim:
+    names = {"evidence_class": "class"}
+    known = {names.get(f.name, f.name): f.name for f in fields(Claim)}
+    if unknown := set(row) - set(known):
+        raise ClaimError(f"{where} ({row.get('id')!r}): unknown {sorted(unknown)}")
+    if missing := set(known) - set(row) - {"false_alarm"}:
+        raise ClaimError(f"{where} ({row.get('id')!r}): no {sorted(missing)}")
+    return Claim(**{known[name]: value for name, value in row.items()})
+
+
+def check(claim_id: str, condition: bool, evidence: str) -> None:
+    """Shows that a claim holds, in one visible line.
+
+    `condition`: a bool that was computed just now (a numpy bool will do). `evidence`:
+    what was looked at, with its numbers, for example "12 of 12 mask rows equal".
+    A notebook gets an HTML badge, everything else a line of text. When the
+    environment variable SPECBOOK_RECORDS names a folder, a record is added to
+    `<claim id>.json` there, also of a claim that failed.
+
+    Raises `ClaimError` when the condition is false or no bool, when the id is not in
+    the register, and when the evidence is empty.
+    """
+    register = load()
+    if claim_id not in register:
+        raise ClaimError(f"no claim {claim_id!r} stands in data/claims.toml")
+    claim = register[claim_id]
+    if not isinstance(condition, (bool, np.bool_)):
+        raise ClaimError(
+            f"claim {claim_id!r}: the condition must be a bool, got "
+            f"{type(condition).__name__}"
+        )
+    if not isinstance(evidence, str) or not evidence.strip():
+        raise ClaimError(f"claim {claim_id!r}: say what the evidence is")
+    evidence = " ".join(evidence.split())
+    held = bool(condition)
+    _record(claim, held, evidence)
+    if not held:
+        raise ClaimError(f"claim {claim_id!r} does not hold: {claim.text} ({evidence})")
+    display.show(_badge(claim, evidence), _line(claim, evidence))
+
+
+def _kind(claim: Claim) -> str:
+    if claim.false_alarm is None:
+        return claim.kind
+    return f"{claim.kind}, false alarm at most {claim.false_alarm:g}"
+
+
+def _line(claim: Claim, evidence: str) -> str:
+    return f"Shown [{claim.id}] {claim.text} | {_kind(claim)}: {evidence}"
+
+
+def _badge(claim: Claim, evidence: str) -> str:
+    # An id may stand only once on a page, and a claim may be shown again further down.
+    anchor = "" if claim.id in _shown else f' id="claim-{claim.id}"'
+    _shown.add(claim.id)
+    box = display.LIGHT_BOX.format(edge="#0072B2")
+    return (
+        f'<div{anchor} class="specbook-claim" data-claim="{claim.id}" style="{box}">'
+        f'<strong style="color:#00527f">Shown</strong> '
+        f'<span style="{display.MONO}">[{claim.id}]</span> {escape(claim.text)} '
+        '<span style="color:#4a4a4a">'
+        f"({escape(_kind(claim))}: {escape(evidence)})</span></div>"
+    )
+
+
+# ------------------------------------------------------------------------- records
+
+
+def _record(claim: Claim, held: bool, evidence: str) -> None:
+    """Adds one record, by way of a temporary file: a reader sees all or nothing."""
+    folder = os.environ.get(RECORDS_VARIABLE)
+    if not folder:
+        return
+    path = Path(folder) / f"{claim.id}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    records = read_records(path.parent).get(claim.id, [])
+    records.append(
+        {
+            "id": claim.id,
+            "section": claim.section,
+            "class": claim.evidence_class,
+            "kind": claim.kind,
+            "notebook": claim.notebook,
+            "text": claim.text,
+            "held": held,
+            "evidence": evidence,
+            "specbook": __version__,
+        }
+    )
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(records, stream, ensure_ascii=False, indent=1)
+            stream.write("\n")
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_records(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What the checks of a run recorded, as {claim id: records in order}."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            records = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ClaimError(f"record {path.name} is damaged: {error}") from None
+        if not isinstance(records, list) or not all(
+            isinstance(r, dict) and r.get("id") == path.stem for r in records
+        ):
+            raise ClaimError(f"record {path.name} is not one of claim {path.stem!r}")
+        found[path.stem] = records
+    return found
+
+
+# ------------------------------------------------------- notebooks against register
+
+
+@dataclass(frozen=True)
+class CodeCell:
+    """A code cell of a MyST notebook: its first line's number, tags and source."""
+
+    line: int
+    tags: tuple[str, ...]
+    source: str
+
+    def calls(self, function: str) -> Iterator[tuple[ast.Call, bool]]:
+        """Calls of `function` ("claims.check") in the cell, and for each whether it
+        stands inside an `assert`. Comments and strings are no calls."""
+        plain = "\n".join(
+            "" if re.match(r"\s*[%!?]", line) else line
+            for line in self.source.splitlines()
+        )
+        tree = ast.parse(plain)
+        asserted = {
+            id(inner)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assert)
+            for inner in ast.walk(node.test)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and _dotted(node.func).endswith(function):
+                yield node, id(node) in asserted
+
+
+def _dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def code_cells(text: str) -> list[CodeCell]:
+    """The code cells of a MyST notebook's text."""
+    cells = []
+    lines = text.splitlines()
+    number = 0
+    while number < len(lines):
+        opened = re.match(r"(`{3,})\{code-cell\}", lines[number])
+        number += 1
+        if not opened:
+            continue
+        first = number
+        while number < len(lines) and lines[number].rstrip() != opened[1]:
+            number += 1
+        body = lines[first:number]
+        tags: list[str] = []
+        options = 0
+        # Options stand at the top, as ":name: value" or between two "---" lines.
+        if body and body[0].strip() == "---":
+            options = body[1:].index("---") + 2 if "---" in body[1:] else 0
+        else:
+            while options < len(body) and re.match(r":[\w-]+:", body[options]):
+                options += 1
+        for line in body[:options]:
+            if match := re.match(r":?tags:\s*\[(.*)\]", line):
+                tags += [tag.strip(" '\"") for tag in match[1].split(",")]
+        source = "\n".join(body[options:])
+        cells.append(CodeCell(first + options + 1, tuple(tags), source))
+    return cells
+
+
+def literal_id(call: ast.Call) -> str | None:
+    """The call's first argument, if it is written out as a string."""
+    first = call.args[0] if call.args else None
+    if isinstance(first, ast.Constant) and isinstance(first.value, str):
+        return first.value
+    return None
+
+
+def register_faults(
+    notebooks: Path, register: Mapping[str, Claim] | None = None
+) -> list[str]:
+    """Where the register and the MyST notebooks of a folder disagree.
+
+    Every check names a claim of its own notebook, with an id that can be read in the
+    text and a condition that could be false; every claim of a notebook that exists is
+    checked in it. (A claim whose notebook is yet to come is not a fault.)
+    """
+    register = load() if register is None else register
+    faults = []
+    for path in sorted(notebooks.glob("*.md")):
+        checked: set[str] = set()
+        for cell in code_cells(path.read_text(encoding="utf-8")):
+            try:
+                calls = list(cell.calls("claims.check"))
+            except SyntaxError as error:
+                faults.append(f"{path.name}:{cell.line}: {error.msg}")
+                continue
+            for call, _ in calls:
+                where = f"{path.name}:{cell.line + call.lineno - 1}"
+                name = literal_id(call)
+                if name is None:
+                    faults.append(f"{where}: write the claim's id out as a string")
+                    continue
+                checked.add(name)
+                if name not in register:
+                    faults.append(f"{where}: no claim {name!r} is registered")
+                elif register[name].notebook != path.stem:
+                    owner = register[name].notebook
+                    faults.append(f"{where}: claim {name!r} belongs to {owner}")
+                if len(call.args) > 1 and isinstance(call.args[1], ast.Constant):
+                    faults.append(f"{where}: the condition of {name!r} cannot fail")
+        faults += [
+            f"{path.name}: claim {claim.id!r} is not checked"
+            for claim in register.values()
+            if claim.notebook == path.stem and claim.id not in checked
+        ]
+    return faults

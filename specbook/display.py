@@ -1,0 +1,34 @@
+"""Show something as HTML in a notebook and as text everywhere else."""
+
+from __future__ import annotations
+
+import sys
+
+LIGHT_BOX = (
+    "background:#ffffff;color:#1a1a1a;border:1px solid #6b6b6b;"
+    "border-left:5px solid {edge};padding:.45em .75em;margin:.5em 0;"
+    "font-size:.92em;line-height:1.45;overflow-wrap:anywhere"
+)
+"""The box of a badge or a report. Its face is opaque, so that its contrast is the
+same on a light page, on a dark page and in an editor of any theme."""
+
+MONO = "font-family:monospace;color:#1a1a1a;background:#ffffff"
+
+
+def in_notebook() -> bool:
+    """Whether a Jupyter kernel is running this code (IPython is never imported)."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def show(html: str, text: str) -> None:
+    """Displays `html` in a notebook, with `text` as its fallback; prints `text`
+    elsewhere, replacing what the stream's encoding cannot write."""
+    if in_notebook():
+        from IPython.display import display
+
+        display({"text/html": html, "text/plain": text}, raw=True)
+        return
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding))
