@@ -1,0 +1,202 @@
+"""The draft length: it maximises the round-cost equation, learns, and recovers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specbook.drafts.draft_length import BUCKETS, COST, PRIOR, DraftLength
+from specbook.drafts.prompt_lookup import PromptLookup
+from specbook.errors import SpecbookError
+
+FLAT = ((1, 1.0), (64, 1.0))
+STEEP = ((1, 1.0), (64, 64.0))
+
+
+def brute_force(control: DraftLength, match: int, most: int) -> int:
+    """The argmax of E[N_commit] / C_round, written out from the definition."""
+
+    def rate(length: int) -> float:
+        expected = 0.0
+        for agreeing in range(length + 1):
+            product = 1.0
+            for index in range(agreeing):
+                product *= control.agreement(match + index)
+            expected += product
+        return expected / control.time(1 + length)
+
+    return max(range(most + 1), key=lambda length: (rate(length), -length))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    counts=st.lists(
+        st.tuples(st.integers(1, 40), st.integers(1, 40)),
+        min_size=len(BUCKETS),
+        max_size=len(BUCKETS),
+    ),
+    times=st.lists(st.integers(0, 30), min_size=1, max_size=4),
+    match=st.integers(0, 20),
+    most=st.integers(0, 20),
+)
+def test_the_choice_maximises_tokens_per_time(
+    counts: list, times: list, match: int, most: int
+) -> None:
+    cost, total = [(1, 10)], 10
+    for index, step in enumerate(times):
+        total += step
+        cost.append((5 * (index + 1), total))
+    control = DraftLength(cost, counts)
+    chosen = control.choose(match, most)
+    best = brute_force(control, match, most)
+    if chosen != best:  # a tie up to rounding
+        rates = []
+        for length in (chosen, best):
+            survive = expected = 1.0
+            for index in range(length):
+                survive *= control.agreement(match + index)
+                expected += survive
+            rates.append(expected / control.time(1 + length))
+        assert rates[0] == pytest.approx(rates[1], rel=1e-12)
+
+
+def test_two_worked_choices() -> None:
+    half = [(1, 1)] * len(BUCKETS)
+    # Rows are free: every copy helps. Rows cost a step each: 1 + 1/2 < 2.
+    assert DraftLength(FLAT, half).choose(1, 10) == 10
+    assert DraftLength(STEEP, half).choose(1, 10) == 0
+    # t = 1, 1.2, 1.4, 1.6: 1.5/1.2 = 1.25, 1.75/1.4 = 1.25 (a tie), 1.875/1.6 = 1.17
+    slope = ((1, 1.0), (2, 1.2), (3, 1.4), (4, 1.6))
+    assert DraftLength(slope, half).choose(1, 10) == 1
+
+
+def test_agreement_is_the_posterior_mean_of_its_class() -> None:
+    control = DraftLength(prior=[(Fraction(1), Fraction(1))] * len(BUCKETS))
+    # Match 2, then 3, then 4: two agreements and a refusal, each in its own class.
+    control.learn(2, [7, 8, 9, 9], [7, 8, 0])
+    assert control.agreement(1) == Fraction(1, 2)
+    assert control.agreement(2) == Fraction(2, 3)
+    assert control.agreement(3) == Fraction(2, 3)
+    assert control.agreement(4) == control.agreement(5) == Fraction(1, 3)
+    assert control.agreement(16) == control.agreement(999)
+    # Nothing after a disagreement counts, and neither does what was not committed.
+    control.learn(1, [5, 5, 5], [6, 5, 5])
+    control.learn(1, [5, 5, 5], [])
+    assert control.agreement(1) == Fraction(1, 3)
+    assert control.agreement(2) == Fraction(2, 3)
+
+
+def test_times_are_linear_between_the_pairs_and_go_on_after_them() -> None:
+    control = DraftLength(((1, 1), (3, 2), (5, 6)))
+    assert [control.time(n) for n in (1, 2, 3, 4, 5, 6)] == [1, 1.5, 2, 4, 6, 8]
+
+
+def run(session, truth: list[int]) -> list[int]:  # noqa: ANN001
+    """Drafts through `truth` as a target that says `truth` would; K of each round."""
+    drafted = []
+    at = 0
+    while at < len(truth):
+        proposal = session.propose(max_depth=len(truth), max_nodes=64)
+        copied = [node.token_id for node in proposal.nodes]
+        drafted.append(len(copied))
+        agreed = 0
+        while (
+            agreed < len(copied) and truth[at : at + agreed + 1] == copied[: agreed + 1]
+        ):
+            agreed += 1
+        session.commit(truth[at : at + agreed + 1])
+        at += agreed + 1
+    return drafted
+
+
+PHRASE = list(range(100, 140))
+
+
+def misses(count: int) -> list[int]:
+    """Tokens after which every look-up hits and every copy is wrong: 1 comes back each
+    time with another follower."""
+    return [token for index in range(count) for token in (1, 200 + index)]
+
+
+def test_a_perfect_history_grows_to_the_cap_and_misses_fall_to_zero() -> None:
+    source = PromptLookup(3, 16, length="adaptive")
+    good = run(source.start(PHRASE), PHRASE * 6)
+    assert good[-2:].count(16) >= 1 and max(good) == 16
+    session = source.start([1])
+    bad = run(session, misses(40))
+    assert bad[-40:] == [0] * 40
+    fixed = run(PromptLookup(3, 16).start([1]), misses(40))
+    # The planted fault: without control every hit goes on to draft wrong copies.
+    assert sorted(fixed[-40:]) == [0] * 20 + [2] * 20
+
+
+def test_it_recovers_from_misses_and_within_the_stated_bound() -> None:
+    prior = [(1, 1)] * len(BUCKETS)
+    control = DraftLength(((1, 1.0), (2, 1.25), (3, 2.0)), prior)
+    # K = 1 pays when a > 1/4, which is (1 + agreed) / (2 + trials) > 1/4.
+    for _ in range(10):
+        control.learn(1, [5], [6])
+    assert control.choose(1, 1) == 0
+    rounds = 0
+    while control.choose(1, 1) == 0:
+        control.learn(1, [5], [5])  # only looked up: K was 0
+        rounds += 1
+    assert rounds == 3, "(1 + 3) / (12 + 3) = 0.267 is the first above 0.25"
+    source = PromptLookup(3, 16, length="adaptive")
+    session = source.start([*PHRASE, 1])
+    assert run(session, misses(20))[-1] == 0
+    assert max(run(session, PHRASE * 3)) == 16
+
+
+def test_it_is_deterministic_and_belongs_to_the_session() -> None:
+    source = PromptLookup(3, 8, length="adaptive")
+    text = (PHRASE * 2 + misses(10)) * 2
+    first = run(source.start([1]), text)
+    assert run(source.start([1]), text) == first
+
+
+def test_it_shortens_the_copy_and_changes_nothing_else() -> None:
+    tokens = (PHRASE + misses(3)) * 3
+    adaptive = PromptLookup(3, 8, length="adaptive").start(tokens)
+    fixed = PromptLookup(3, 8).start(tokens)
+    whole = [n.token_id for n in fixed.propose(max_depth=9, max_nodes=9).nodes]
+    part = [n.token_id for n in adaptive.propose(max_depth=9, max_nodes=9).nodes]
+    assert part == whole[: len(part)]
+    assert adaptive.lookup() == fixed.lookup() == whole
+
+
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        (((1, 1.0),), "two or more"),
+        (((2, 1.0), (3, 1.0)), "from 1"),
+        (((1, 1.0), (3, 1.0), (3, 2.0)), "increasing"),
+        (((1, 0.0), (2, 1.0)), "not above 0"),
+        (((1, float("nan")), (2, 1.0)), "finite"),
+        (((1, 2.0), (2, 1.0)), "falls at its end"),
+        (((1, 2.0, 3.0), (2, 1.0)), "must be a pair"),
+        (((1.5, 2.0), (2, 1.0)), "integer"),
+        (7, "must hold pairs"),
+    ],
+)
+def test_bad_cost_tables_are_refused(cost: object, message: str) -> None:
+    with pytest.raises(SpecbookError, match=message):
+        PromptLookup(length="adaptive", cost=cost)
+
+
+@pytest.mark.parametrize(
+    "prior", [PRIOR[1:], ((0, 1), *PRIOR[1:]), ((1, -1), *PRIOR[1:]), None]
+)
+def test_bad_priors_are_refused(prior: object) -> None:
+    with pytest.raises(SpecbookError, match="prior"):
+        PromptLookup(length="adaptive", prior=prior)
+
+
+def test_the_options_are_part_of_the_identity() -> None:
+    plain, adaptive = PromptLookup(), PromptLookup(length="adaptive")
+    other = PromptLookup(length="adaptive", cost=STEEP)
+    assert len({plain.identity(), adaptive.identity(), other.identity()}) == 3
+    assert str(COST[0]) in adaptive.identity()
