@@ -1,0 +1,184 @@
+"""What the engine asks of a target model, and nothing more.
+
+A target verifies a whole candidate tree in one forward and then keeps one
+root-to-node path of it (article, sections 0x0C to 0x0CB). Three small protocols say
+this. `TableTarget` answers them from a table of exact laws, `TransformersTarget`
+and `LeanTarget` from a real model; the engine cannot tell them apart.
+
+The bookkeeping rule that all of them share: the last token of a session is *pending*.
+It has been decided but its key/value row has not been computed; the next `verify`
+computes it together with the tree. So after every commit the cache covers exactly
+`tokens[:-1]`, whatever was accepted or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from ..errors import SpecbookError, TargetError, TreeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..policy import SamplingPolicy
+    from ..tree import CandidateTree
+
+FRONTIER = -1
+"""The row number of the pending token: its children are the tree's roots."""
+
+
+class ContextLimitError(TargetError):
+    """A token would sit at or past the last position that the target has."""
+
+
+class CommitError(TargetError):
+    """A commit does not follow a verify, or does not name a root-to-node path."""
+
+
+@runtime_checkable
+class TargetRows(Protocol):
+    """The target's answers at every row of one verified tree."""
+
+    def law(self, row: int, policy: SamplingPolicy) -> np.ndarray:
+        """The processed law [V] of the children of `row` (-1: of the frontier).
+
+        float64, or an object array of Fractions. Converted only when asked for.
+        Raises `LawError`, naming the row, when the target's row is broken.
+        """
+        ...
+
+
+@runtime_checkable
+class TargetSession(Protocol):
+    """One request: its tokens, and the target's state that goes with them."""
+
+    tokens: list[int]
+    """Prompt and everything committed. The last one is pending."""
+
+    generation: int
+    """How many commits there have been."""
+
+    def verify(self, tree: CandidateTree) -> TargetRows:
+        """One forward over the uncached tokens and all rows of `tree`.
+
+        `tree.prefix_len` must equal `len(tokens)`. An empty tree is an ordinary
+        target step. Raises `ContextLimitError` before any computation when a row
+        would be positioned at or past the context limit.
+        """
+        ...
+
+    def commit(self, rows: Sequence[int], token: int) -> None:
+        """Keep the state of `rows`, a root-to-node path of the verified tree, and
+        drop every other row; `token` (correction or bonus) becomes pending.
+
+        Raises `CommitError` for anything but a path, and for a second commit after
+        one verify. A refused commit changes nothing.
+        """
+        ...
+
+    def bytes_per_row(self) -> int:
+        """Temporary key/value bytes that one candidate row costs."""
+        ...
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A model that can verify candidate trees."""
+
+    vocab_size: int
+    context_limit: int | None
+    eos_token_id: int | tuple[int, ...] | None
+
+    def identity(self) -> dict[str, str]:
+        """What a round manifest binds (article, section 0x02B): `checkpoint`,
+        `tokenizer`, `output_head`, `dtype` and `backend`."""
+        ...
+
+    def start(self, prompt_ids: Sequence[int]) -> TargetSession:
+        """A new request. Raises ValueError for an empty prompt, an id outside the
+        vocabulary, or a prompt longer than the context limit."""
+        ...
+
+
+def check_path(
+    tree: CandidateTree, rows: Sequence[int], token: Any, vocab_size: int
+) -> tuple[list[int], int]:
+    """`rows` and `token` as ints, checked to be a path of `tree` and a token.
+
+    A path starts at a root and steps from parent to child. Raises `CommitError`
+    that names the row at which it stops being one.
+    """
+    from .. import checks
+
+    if isinstance(rows, (str, bytes)) or not hasattr(rows, "__iter__"):
+        raise CommitError(f"rows must be a sequence of row numbers, got {rows!r}")
+    path: list[int] = []
+    expected = FRONTIER
+    for step, row in enumerate(rows):
+        row = checks.integer(row, f"rows[{step}]", error=CommitError)
+        if not 0 <= row < len(tree):
+            raise CommitError(
+                f"rows[{step}] = {row} is not a row of the verified tree, "
+                f"which has {len(tree)}"
+            )
+        if tree.parents[row] != expected:
+            raise CommitError(
+                f"rows[{step}] = {row} has parent {tree.parents[row]}, not "
+                f"{expected}: {list(rows)} is not a root-to-node path"
+            )
+        path.append(row)
+        expected = row
+    return path, checks.token_ids([token], "token", vocab_size=vocab_size)[0]
+
+
+def check_prompt(
+    prompt_ids: Any, vocab_size: int | None, context_limit: int | None
+) -> list[int]:
+    """The prompt as a list of ids, or the error that `Target.start` promises."""
+    from .. import checks
+
+    tokens = checks.token_ids(prompt_ids, "prompt_ids", vocab_size=vocab_size)
+    if not tokens:
+        raise SpecbookError("prompt_ids is empty; a target needs at least one token")
+    if context_limit is not None and len(tokens) > context_limit:
+        raise ContextLimitError(
+            f"prompt_ids has {len(tokens)} tokens; the target's context limit is "
+            f"{context_limit}"
+        )
+    return tokens
+
+
+def check_tree(
+    tree: CandidateTree, length: int, vocab_size: int | None, context_limit: int | None
+) -> None:
+    """What every `verify` checks before it computes anything.
+
+    `length` is the session's number of tokens. Raises `TreeError` when the tree was
+    built for another prefix or holds an id outside the vocabulary, and
+    `ContextLimitError` when a row (or the pending token) has no position left.
+    """
+    if tree.prefix_len != length:
+        raise TreeError(
+            f"the tree was built for a prefix of {tree.prefix_len} tokens; "
+            f"the session has {length}"
+        )
+    if vocab_size is not None:
+        for row, token in enumerate(tree.token_ids):
+            if not 0 <= token < vocab_size:
+                raise TreeError(
+                    f"row {row} holds token {token}; the target's vocabulary is "
+                    f"0 .. {vocab_size - 1}"
+                )
+    if context_limit is None:
+        return
+    if length > context_limit:
+        raise ContextLimitError(
+            f"the session holds {length} tokens; the context limit is {context_limit}"
+        )
+    for row, position in enumerate(tree.position_ids):
+        if position >= context_limit:
+            raise ContextLimitError(
+                f"row {row} would sit at position {position}; the target's last "
+                f"position is {context_limit - 1}"
+            )

@@ -1,0 +1,165 @@
+"""A target whose law after every prefix is written down: for exact proofs.
+
+No torch, no logits, no cache. What it has in common with a real target is the
+protocol, down to the refusal of a commit that is not a path, so that what is proved
+with it is the engine's own code (design: one program, two readings).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import __version__, checks
+from ..errors import LawError, SpecbookError, TargetError
+from .protocol import (
+    FRONTIER,
+    CommitError,
+    check_path,
+    check_prompt,
+    check_tree,
+)
+
+if TYPE_CHECKING:
+    from ..policy import SamplingPolicy
+    from ..tree import CandidateTree
+
+Law = Sequence[Any]
+Table = Mapping[tuple[int, ...], Law] | Callable[[tuple[int, ...]], Law]
+
+
+class TableTarget:
+    """A stub with a fixed law per prefix.
+
+    `table`: a mapping from prefix (tuple of ids) to law, or a function of the
+    prefix. A law is a sequence [V] of Fractions (kept exact) or floats, summing to 1.
+    `vocab_size` may be left out for a mapping that is not empty. `context_limit`:
+    positions that the pretend model has, or None. Laws are checked at every look-up:
+    a wrong one raises `LawError`, an unknown prefix `TargetError`, both naming the
+    prefix.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        *,
+        vocab_size: int | None = None,
+        context_limit: int | None = None,
+        eos_token_id: int | tuple[int, ...] | None = None,
+    ) -> None:
+        if not callable(table) and not isinstance(table, Mapping):
+            raise SpecbookError(
+                f"table must be a mapping from prefixes or a function, got {table!r}"
+            )
+        if vocab_size is None:
+            if callable(table) or not table:
+                raise SpecbookError(
+                    "vocab_size is needed when the table is a function or empty"
+                )
+            vocab_size = len(next(iter(table.values())))
+        self.vocab_size = checks.integer(vocab_size, "vocab_size", least=1)
+        self.context_limit = (
+            None
+            if context_limit is None
+            else checks.integer(context_limit, "context_limit", least=1)
+        )
+        self.eos_token_id = eos_token_id
+        self._table = table
+
+    def lookup(self, prefix: Sequence[int]) -> np.ndarray:
+        """The checked law [V] after `prefix`: float64, or Fractions."""
+        key = tuple(prefix)
+        if callable(self._table):
+            try:
+                row = self._table(key)
+            except KeyError:
+                row = None
+            if row is None:
+                raise TargetError(f"the table has no law for prefix {key}")
+        else:
+            try:
+                row = self._table[key]
+            except KeyError:
+                raise TargetError(f"the table has no law for prefix {key}") from None
+        return checks.law(row, f"the law after prefix {key}", size=self.vocab_size)
+
+    def identity(self) -> dict[str, str]:
+        """As `Target.identity`. Tables given as a mapping are bound by content; a
+        function can only be bound by its name."""
+        if callable(self._table):
+            name = getattr(self._table, "__qualname__", type(self._table).__qualname__)
+            checkpoint = f"table:function {name}"
+        else:
+            entries = sorted(
+                (tuple(prefix), tuple(str(p) for p in row))
+                for prefix, row in self._table.items()
+            )
+            digest = hashlib.sha256(repr(entries).encode("utf-8")).hexdigest()
+            checkpoint = f"table:sha256:{digest}"
+        return {
+            "checkpoint": checkpoint,
+            "tokenizer": f"ids 0..{self.vocab_size - 1}",
+            "output_head": f"table of {self.vocab_size}",
+            "dtype": "as given",
+            "backend": f"specbook {__version__} table",
+        }
+
+    def start(self, prompt_ids: Sequence[int]) -> TableSession:
+        """As `Target.start`."""
+        tokens = check_prompt(prompt_ids, self.vocab_size, self.context_limit)
+        return TableSession(self, tokens)
+
+
+class TableSession:
+    """One request to a `TableTarget`. See `TargetSession`."""
+
+    def __init__(self, target: TableTarget, tokens: list[int]) -> None:
+        self.target = target
+        self.tokens = tokens
+        self.generation = 0
+        self._open: CandidateTree | None = None
+
+    def verify(self, tree: CandidateTree) -> TableRows:
+        """As `TargetSession.verify`; looks nothing up until a law is asked for."""
+        target = self.target
+        check_tree(tree, len(self.tokens), target.vocab_size, target.context_limit)
+        self._open = tree
+        return TableRows(target, tuple(self.tokens), tree)
+
+    def commit(self, rows: Sequence[int], token: int) -> None:
+        """As `TargetSession.commit`."""
+        if self._open is None:
+            raise CommitError("commit without a verify before it")
+        path, token = check_path(self._open, rows, token, self.target.vocab_size)
+        self.tokens.extend(self._open.token_ids[row] for row in path)
+        self.tokens.append(token)
+        self.generation += 1
+        self._open = None
+
+    def bytes_per_row(self) -> int:
+        """Zero: a table keeps no state."""
+        return 0
+
+
+class TableRows:
+    """The laws at the rows of one verified tree. See `TargetRows`."""
+
+    def __init__(
+        self, target: TableTarget, prefix: tuple[int, ...], tree: CandidateTree
+    ) -> None:
+        self._target = target
+        self._prefix = prefix
+        self._tree = tree
+
+    def law(self, row: int, policy: SamplingPolicy) -> np.ndarray:
+        """As `TargetRows.law`; Fractions stay Fractions where the policy allows."""
+        row = checks.integer(
+            row, "row", least=FRONTIER, most=len(self._tree) - 1, error=LawError
+        )
+        path = [] if row == FRONTIER else self._tree.path_rows(row)
+        prefix = self._prefix + tuple(self._tree.token_ids[r] for r in path)
+        where = f"row {row} (prefix {prefix})"
+        return policy.law_from_probabilities(self._target.lookup(prefix), where)
