@@ -6,8 +6,8 @@ random numbers: that is what decodes. `law` walks every branch and adds up the
 exact law of the result: that is what is proved. Both run the same program.
 
 A program must be a function of its `chance`: no other randomness, and no state that
-outlives a run. `law` re-runs the program for each branch and notices when a run
-does not repeat itself.
+outlives a run. `law` re-runs the program for each branch, and the first branch once
+more at the end, and notices when a run does not repeat itself.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class _Branch:
     answer: [options, weights, position among the options].
     """
 
-    def __init__(self, trail: list[list[Any]]) -> None:
+    def __init__(self, trail: list[list[Any]], max_branches: int) -> None:
         self.trail = trail
+        self.max_branches = max_branches
         self.asked = 0
         self.probability: Any = 1
 
@@ -91,6 +92,10 @@ class _Branch:
         if len(kept) == 1:
             return kept[0][0]
         if self.asked == len(self.trail):
+            # Each open question has another branch behind it. Counting here as well
+            # stops a program whose first branch never ends.
+            if len(self.trail) + 1 >= self.max_branches:
+                raise _too_many(self.max_branches)
             self.trail.append([kept, 0])
         recorded, position = self.trail[self.asked]
         if recorded != kept:
@@ -102,6 +107,10 @@ class _Branch:
         option, weight = kept[position]
         self.probability = self.probability * weight
         return option
+
+
+def _too_many(max_branches: int) -> ChanceError:
+    return ChanceError(f"the program has more than {max_branches} branches")
 
 
 def law(
@@ -119,23 +128,47 @@ def law(
         raise ChanceError(f"program must be callable, got {program!r}")
     results: dict[Hashable, Any] = {}
     trail: list[list[Any]] = []
-    for _ in range(max_branches):
-        branch = _Branch(trail)
-        result = program(branch)
-        if branch.asked != len(trail):
-            raise ChanceError(
-                "the program is not a function of its chance: it asked "
-                f"{branch.asked} questions where an earlier run asked {len(trail)}"
-            )
-        result = tuple(result) if isinstance(result, list) else result
-        probability = branch.probability
-        if isinstance(probability, int):
-            probability = Fraction(probability)
+    first: Any = None
+    for number in range(max_branches):
+        branch = _Branch(trail, max_branches)
+        result, probability = _run(program, branch)
+        if number == 0:
+            first = (result, [list(step) for step in trail])
         results[result] = results.get(result, 0) + probability
         # Depth first: step the deepest question that still has an answer left.
         while trail and trail[-1][1] == len(trail[-1][0]) - 1:
             trail.pop()
         if not trail:
-            return results
+            break
         trail[-1][1] += 1
-    raise ChanceError(f"the program has more than {max_branches} branches")
+    else:
+        raise _too_many(max_branches)
+    # State that leaks from run to run, or hidden randomness, need not change the
+    # questions. Whatever it changes in the first branch shows now.
+    again = _run(program, _Branch(trail, max_branches))[0]
+    if (again, trail) != first:
+        raise ChanceError(
+            "the program is not a function of its chance: its first branch gave "
+            f"{first[0]!r} and then {again!r}"
+        )
+    return results
+
+
+def _run(
+    program: Callable[[Chance], Hashable], branch: _Branch
+) -> tuple[Hashable, Any]:
+    """The result of one branch, and its probability."""
+    result = program(branch)
+    if branch.asked != len(branch.trail):
+        raise ChanceError(
+            "the program is not a function of its chance: it asked "
+            f"{branch.asked} questions where an earlier run asked {len(branch.trail)}"
+        )
+    result = tuple(result) if isinstance(result, list) else result
+    try:
+        hash(result)
+    except TypeError:
+        raise ChanceError(f"the result must be hashable, got {result!r}") from None
+    probability = branch.probability
+    # No question was open: the one branch is certain, exactly.
+    return result, Fraction(1) if isinstance(probability, int) else probability

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
@@ -50,12 +51,54 @@ def real(
     """`value`, checked to be a finite real number (Fractions stay Fractions)."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise error(f"{name} must be a real number, got {value!r}")
-    if not isinstance(value, numbers.Rational) and not math.isfinite(value):
-        raise error(f"{name} must be finite, got {value!r}")
-    if least is not None and value < least:
-        raise error(f"{name} must be at least {least}, got {value}")
-    if most is not None and value > most:
-        raise error(f"{name} must be at most {most}, got {value}")
+    number: Any = value
+    if not isinstance(number, numbers.Rational) and not math.isfinite(number):
+        raise error(f"{name} must be finite, got {number!r}")
+    if least is not None and number < least:
+        raise error(f"{name} must be at least {least}, got {number}")
+    if most is not None and number > most:
+        raise error(f"{name} must be at most {most}, got {number}")
+    return number
+
+
+def float64(
+    value: Any,
+    name: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    error: type[SpecbookError] = SpecbookError,
+) -> float:
+    """`value` as a float64 (-0.0 becomes 0.0). One that float64 cannot hold, or that
+    would become 0 although it is not, is refused."""
+    real(value, name, least=least, most=most, error=error)
+    try:
+        converted = float(value) + 0.0
+    except OverflowError:
+        raise error(f"{name} is too large for float64") from None
+    if converted == 0 != value:
+        raise error(f"{name} is not 0, but too small for float64")
+    return converted
+
+
+def entries(
+    values: Any, name: str, what: str, error: type[SpecbookError] = SpecbookError
+) -> list[Any]:
+    """`values` as a list. Text is refused, and so is whatever has no order of its own
+    (a set) or would be read by its keys (a mapping)."""
+    if hasattr(values, "tolist") and not isinstance(values, np.generic):
+        values = values.tolist()
+    if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(
+        values, Iterable
+    ):
+        raise error(f"{name} must be a sequence of {what}, got {values!r}")
+    return list(values)
+
+
+def text(value: Any, name: str, *, error: type[SpecbookError] = SpecbookError) -> str:
+    """`value`, checked to be text."""
+    if not isinstance(value, str):
+        raise error(f"{name} must be text, got {value!r}")
     return value
 
 
@@ -66,6 +109,19 @@ def one_of(value: Any, name: str, allowed: Sequence[str]) -> str:
     return value
 
 
+def member(
+    value: Any,
+    name: str,
+    kind: type[StrEnum],
+    *,
+    error: type[SpecbookError] = SpecbookError,
+) -> Any:
+    """The member of the enumeration `kind` that `value` is, or names."""
+    if not isinstance(value, str) or value not in list(kind):
+        raise error(f"{name} must be one of {[str(m) for m in kind]}, got {value!r}")
+    return kind(value)
+
+
 def token_ids(
     tokens: Any,
     name: str = "tokens",
@@ -74,12 +130,8 @@ def token_ids(
     error: type[SpecbookError] = SpecbookError,
 ) -> list[int]:
     """`tokens` as a list of ints in 0 .. vocab_size - 1 (no upper bound if None)."""
-    if isinstance(tokens, np.ndarray) or hasattr(tokens, "tolist"):
-        tokens = tokens.tolist()
-    if isinstance(tokens, (str, bytes)) or not isinstance(tokens, Iterable):
-        raise error(f"{name} must be a sequence of token ids, got {tokens!r}")
     result = []
-    for position, token in enumerate(tokens):
+    for position, token in enumerate(entries(tokens, name, "token ids", error)):
         # The common case first: this runs over whole prefixes.
         if type(token) is not int:
             token = integer(token, f"{name}[{position}]", error=error)
@@ -116,17 +168,16 @@ def law(row: Any, name: str = "law", *, size: int | None = None) -> np.ndarray:
 
 
 def _as_array(row: Any, name: str) -> np.ndarray:
-    if hasattr(row, "tolist") and not isinstance(row, np.generic):
-        row = row.tolist()
-    if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
-        raise LawError(f"{name} must be a sequence of probabilities, got {row!r}")
-    entries = list(row)
-    for index, entry in enumerate(entries):
+    numerals = entries(row, name, "probabilities", LawError)
+    for index, entry in enumerate(numerals):
         if isinstance(entry, bool) or not isinstance(entry, numbers.Real):
             raise LawError(f"{name}[{index}] is not a number: {entry!r}")
-    if all(isinstance(entry, numbers.Rational) for entry in entries):
-        return np.array(entries, dtype=object)
-    return np.array([float(entry) for entry in entries], dtype=np.float64)
+    if all(isinstance(entry, numbers.Rational) for entry in numerals):
+        return np.array(numerals, dtype=object)
+    try:
+        return np.array([float(entry) for entry in numerals], dtype=np.float64)
+    except OverflowError:
+        raise LawError(f"{name} has an entry too large for float64") from None
 
 
 def _exact_law(array: np.ndarray, name: str) -> np.ndarray:

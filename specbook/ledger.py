@@ -34,12 +34,12 @@ class RoundLedger:
     Any unit will do as long as it is the same throughout; Fractions stay exact.
     """
 
-    proposal: Any = 0.0
-    retrieval: Any = 0.0
-    packing: Any = 0.0
-    target_verify: Any = 0.0
-    selection: Any = 0.0
-    temporary_state: Any = 0.0
+    proposal: Any = 0
+    retrieval: Any = 0
+    packing: Any = 0
+    target_verify: Any = 0
+    selection: Any = 0
+    temporary_state: Any = 0
     committed_tokens: int = 0
 
     def __post_init__(self) -> None:

@@ -58,10 +58,14 @@ class RoundManifest:
             if field.type == "str":
                 if not isinstance(value, str) or not value:
                     raise ManifestError(f"{field.name} must be text, got {value!r}")
+                value = str(value)
             elif field.type == "int":
-                checks.integer(value, field.name, least=0, error=ManifestError)
+                value = checks.integer(value, field.name, least=0, error=ManifestError)
             else:
-                checks.real(value, field.name, least=0, error=ManifestError)
+                value = checks.float64(value, field.name, least=0, error=ManifestError)
+            # One form for each value: 1 and 1.0 are the same temperature, and equal
+            # manifests have one hash.
+            object.__setattr__(self, field.name, value)
         if self.mode not in MODES:
             raise ManifestError(f"mode must be one of {MODES}, got {self.mode!r}")
 
@@ -73,8 +77,6 @@ class RoundManifest:
     def to_json(self) -> str:
         """The fields as canonical JSON: sorted, no spaces, ASCII."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        # 1 and 1.0 are the same temperature and must hash alike.
-        values["temperature"] = float(self.temperature)
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -82,7 +84,7 @@ class RoundManifest:
         """The manifest that `to_json` wrote; missing or unknown fields are refused."""
         try:
             values = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ManifestError(f"not a manifest: {error}") from error
         if not isinstance(values, dict):
             raise ManifestError("not a manifest: a JSON object is expected")
@@ -99,6 +101,8 @@ class RoundManifest:
 
     def differences(self, other: RoundManifest) -> dict[str, tuple[Any, Any]]:
         """`{field: (mine, theirs)}` for the fields that differ."""
+        if not isinstance(other, RoundManifest):
+            raise ManifestError(f"not a manifest: {other!r}")
         pairs = {
             f.name: (getattr(self, f.name), getattr(other, f.name))
             for f in fields(self)

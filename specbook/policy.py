@@ -26,7 +26,8 @@ class SamplingPolicy:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        checks.real(self.temperature, "temperature", least=0)
+        temperature = checks.float64(self.temperature, "temperature", least=0)
+        object.__setattr__(self, "temperature", temperature)
         if self.top_k is not None:
             checks.integer(self.top_k, "top_k", least=1)
         if self.top_p is not None:
@@ -48,8 +49,10 @@ class SamplingPolicy:
         logits = np.asarray(logits)
         if logits.ndim != 1 or len(logits) == 0:
             raise LawError(f"{where}: one row of logits expected, got {logits.shape}")
-        if not np.issubdtype(logits.dtype, np.floating):
-            logits = np.array([float(x) for x in logits])
+        if np.issubdtype(logits.dtype, np.integer):
+            logits = logits.astype(np.float64)
+        elif not np.issubdtype(logits.dtype, np.floating):
+            raise LawError(f"{where}: logits of type {logits.dtype}")
         best = int(logits.argmax())  # the position of a NaN, if there is one
         top = float(logits[best])
         if not np.isfinite(top):
@@ -60,9 +63,9 @@ class SamplingPolicy:
         # Subtracting first keeps the largest at exactly 0, whatever the temperature;
         # a difference too large for float64 is minus infinity, whose weight is 0.
         scaled = logits.astype(np.float64)
-        scaled -= top
         with np.errstate(over="ignore"):
-            scaled /= float(self.temperature)
+            scaled -= top
+            scaled /= self.temperature
         np.exp(scaled, out=scaled)
         return self._truncate(scaled / scaled.sum())
 
@@ -86,7 +89,9 @@ class SamplingPolicy:
             law = _keep(law, np.argsort(-law, kind="stable")[: self.top_k])
         if self.top_p is not None and self.top_p < 1:
             order = np.argsort(-law, kind="stable")
-            before = np.cumsum(law[order]) - law[order]
+            # Of the tokens before each one only: adding and then subtracting a
+            # token's own share would round a float sum across the threshold.
+            before = np.concatenate([law[:1] * 0, np.cumsum(law[order])[:-1]])
             law = _keep(law, order[before < self.top_p])
         return law
 

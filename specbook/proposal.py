@@ -72,6 +72,8 @@ class ProposalNode:
             checks.real(self.q, "q", least=0, most=1, error=ProposalError)
         if self.score is not None:
             checks.real(self.score, "score", error=ProposalError)
+        for name in ("source", "state_owner", "origin_request"):
+            checks.text(getattr(self, name), name, error=ProposalError)
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class ProposalStateHandle:
     generation: int
 
     def __post_init__(self) -> None:
+        for name in ("owner", "request"):
+            checks.text(getattr(self, name), name, error=ProposalError)
         checks.integer(self.generation, "generation", least=0, error=ProposalError)
 
 
@@ -108,17 +112,20 @@ class Proposal:
     manifest_hash: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "nodes", tuple(self.nodes))
-        for field, kind in (
+        nodes = checks.entries(self.nodes, "nodes", "ProposalNodes", ProposalError)
+        object.__setattr__(self, "nodes", tuple(nodes))
+        for name, kind in (
             ("probability_semantics", ProbabilitySemantics),
             ("sampling_relation", SamplingRelation),
             ("topology", Topology),
         ):
-            value = getattr(self, field)
-            if value not in list(kind):
-                names = [member.value for member in kind]
-                raise ProposalError(f"{field} must be one of {names}, got {value!r}")
-            object.__setattr__(self, field, kind(value))
+            value = checks.member(getattr(self, name), name, kind, error=ProposalError)
+            object.__setattr__(self, name, value)
+        if not isinstance(self.state_handle, ProposalStateHandle):
+            raise ProposalError(
+                f"state_handle must be a ProposalStateHandle, got {self.state_handle!r}"
+            )
+        checks.text(self.manifest_hash, "manifest_hash", error=ProposalError)
         for index, node in enumerate(self.nodes):
             self._check_node(index, node)
         self._check_shape()
