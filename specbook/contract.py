@@ -7,7 +7,7 @@ way into a round, so a wrong pair cannot run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -21,6 +21,17 @@ from .ledger import COST_TERMS
 from .manifest import RoundManifest
 from .proposal import ProbabilitySemantics, Proposal, SamplingRelation, Topology
 from .tree import CandidateTree
+
+NORMALISED = frozenset({ProbabilitySemantics.NORMALIZED_CONDITIONAL})
+"""The only numbers that a rule may read as q."""
+
+_ADMITTED = ("probability", "sampling", "topology")
+_COMPARED: dict[str, type[StrEnum]] = {
+    "probability_semantics": ProbabilitySemantics,
+    "sampling_relation": SamplingRelation,
+    "topology": Topology,
+}
+"""What both sides state: a proposal one value each, a verifier the ones it admits."""
 
 TARGET_ROWS = frozenset({Topology.SEQUENCE, Topology.SET, Topology.TREE})
 """Topologies that can become target rows. A metadata graph must be unfolded first."""
@@ -40,6 +51,11 @@ class SourceContract:
     cost_term: str = "proposal"
 
     def __post_init__(self) -> None:
+        checks.text(self.name, "name", error=ContractError)
+        for field_name, kind in _COMPARED.items():
+            value = getattr(self, field_name)
+            value = checks.member(value, field_name, kind, error=ContractError)
+            object.__setattr__(self, field_name, value)
         checks.one_of(self.cost_term, "cost_term", COST_TERMS)
 
 
@@ -64,9 +80,22 @@ class VerifierContract:
     greedy_only: bool = False
 
     def __post_init__(self) -> None:
-        normalised = frozenset({ProbabilitySemantics.NORMALIZED_CONDITIONAL})
-        if self.reads_q and not self.probability <= normalised:
-            extra = sorted(map(str, self.probability - normalised))
+        checks.text(self.name, "name", error=ContractError)
+        for flag in ("reads_q", "exact", "merges_q", "greedy_only"):
+            if not isinstance(getattr(self, flag), bool):
+                raise ContractError(f"{flag} must be True or False")
+        for field_name, kind in zip(_ADMITTED, _COMPARED.values(), strict=True):
+            listed = getattr(self, field_name)
+            if isinstance(listed, Set):
+                listed = list(listed)
+            listed = checks.entries(listed, field_name, "names", ContractError)
+            members = frozenset(
+                checks.member(value, field_name, kind, error=ContractError)
+                for value in listed
+            )
+            object.__setattr__(self, field_name, members)
+        if self.reads_q and not self.probability <= NORMALISED:
+            extra = sorted(map(str, self.probability - NORMALISED))
             raise ContractError(
                 f"verifier {self.name!r} reads q, so it cannot admit {extra}"
             )
@@ -109,6 +138,12 @@ class Verifier:
     contract: VerifierContract
     select: Callable[[CandidateTree, Law, Chance], Selection] = field(compare=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.contract, VerifierContract):
+            raise ContractError(f"not a verifier contract: {self.contract!r}")
+        if not callable(self.select):
+            raise ContractError(f"select must be callable, got {self.select!r}")
+
 
 @dataclass(frozen=True)
 class BoundRound:
@@ -145,59 +180,101 @@ def bind(
 
     `verifier`: a name of the registry, a `Verifier` or a bare `VerifierContract`.
     `exact`: refuse heuristics; by default as the manifest's mode says, and without
-    a manifest yes. `manifest`: also check that every proposal was made
-    under it, that the verifier is the one it names, and that the candidates fit its
-    node, depth and temporary-state limits, at `bytes_per_node` bytes each. Raises
-    `ContractError` naming everything that clashes.
+    a manifest yes. False cannot loosen a manifest whose mode is exact. `manifest`:
+    also check that every proposal was made under it, that the verifier is the one it
+    names, and that the candidates fit its node, depth and temporary-state limits, at
+    `bytes_per_node` bytes each. Raises `ContractError` naming everything that clashes.
     """
+    if not isinstance(proposal, (Proposal, Iterable)):
+        raise ContractError(f"not a Proposal: {proposal!r}")
     proposals = (proposal,) if isinstance(proposal, Proposal) else tuple(proposal)
     for index, item in enumerate(proposals):
         if not isinstance(item, Proposal):
             raise ContractError(f"proposal {index} is not a Proposal: {item!r}")
+    if manifest is not None and not isinstance(manifest, RoundManifest):
+        raise ContractError(f"not a manifest: {manifest!r}")
+    checks.integer(bytes_per_node, "bytes_per_node", least=0, error=ContractError)
     if isinstance(verifier, str):
         verifier = registry.resolve(registry.VERIFIERS, "verifier", verifier)
     contract = contract_of(verifier)
-    clashes = [c for item in proposals for c in _clashes(item, contract)]
-    clashes += _merge_clashes(proposals, contract)
-    if exact is None:
-        exact = manifest is None or manifest.mode == "exact"
+    clashes = []
+    for item in proposals:
+        who = "/".join(item.source_names) or item.state_handle.owner
+        clashes += _clashes(who, item, contract)
+    names = list(dict.fromkeys(name for p in proposals for name in p.source_names))
+    if len(names) > 1 or sum(bool(p.nodes) for p in proposals) > 1:
+        clashes += _merge_clashes(names, contract)
     if manifest is not None:
         clashes += _manifest_clashes(proposals, contract, manifest, bytes_per_node)
-    if exact and not contract.exact:
-        clashes.append("the mode is exact and the verifier is a heuristic")
+        if manifest.mode == "exact" or exact is None:
+            exact = manifest.mode == "exact"
+    if exact is None or exact:
+        clashes += _mode_clashes(contract)
+    _refuse(clashes, contract)
+    return BoundRound(proposals, verifier)
+
+
+def negotiate(
+    sources: Iterable[SourceContract], verifier: Any, *, exact: bool = True
+) -> None:
+    """Checks, before anything runs, that whatever the sources may propose can meet the
+    verifier: what `bind` would find in some round, found at the start of the first.
+
+    Raises `ContractError` naming everything that clashes.
+    """
+    contract = contract_of(verifier)
+    sources = list(sources)
+    for source in sources:
+        if not isinstance(source, SourceContract):
+            raise ContractError(f"not a source contract: {source!r}")
+    clashes = [c for item in sources for c in _clashes(item.name, item, contract)]
+    if len(sources) > 1:
+        clashes += _merge_clashes([item.name for item in sources], contract)
+    if exact:
+        clashes += _mode_clashes(contract)
+    _refuse(clashes, contract)
+
+
+def _refuse(clashes: list[str], contract: VerifierContract) -> None:
     if clashes:
         raise ContractError(
             f"verifier {contract.name!r} refuses the proposal: " + "; ".join(clashes)
         )
-    return BoundRound(proposals, verifier)
 
 
-def _clashes(proposal: Proposal, contract: VerifierContract) -> list[str]:
-    who = "/".join(proposal.source_names) or proposal.state_handle.owner
-    compared: tuple[tuple[str, StrEnum, frozenset[Any]], ...] = (
-        ("probability", proposal.probability_semantics, contract.probability),
-        ("sampling", proposal.sampling_relation, contract.sampling),
-        ("topology", proposal.topology, contract.topology),
-    )
+def _clashes(
+    who: str, offered: Proposal | SourceContract, contract: VerifierContract
+) -> list[str]:
+    # What is never valid is taken out here too, so that no contract, however it was
+    # made, can open the way from a score to a rule that reads q.
+    probability = contract.probability
+    if contract.reads_q:
+        probability = probability & NORMALISED
+    needed = (probability, contract.sampling, contract.topology & TARGET_ROWS)
+    clashes = []
+    for what, name, needs in zip(_ADMITTED, _COMPARED, needed, strict=True):
+        has = getattr(offered, name)
+        if has not in needs:
+            clashes.append(
+                f"{who}: {what} {has.value!r}, needs {sorted(map(str, needs))}"
+            )
+    return clashes
+
+
+def _merge_clashes(names: Sequence[str], contract: VerifierContract) -> list[str]:
+    if not contract.reads_q or contract.merges_q:
+        return []
     return [
-        f"{who}: {what} {has.value!r}, needs {sorted(map(str, needs))}"
-        for what, has, needs in compared
-        if has not in needs
+        f"sources {list(names)} are merged, and the rule's proof covers one q a "
+        "node; sample from a normalised mixture, use a verifier that reads no q, "
+        "or verify the sources apart"
     ]
 
 
-def _merge_clashes(
-    proposals: Sequence[Proposal], contract: VerifierContract
-) -> list[str]:
-    names = dict.fromkeys(name for p in proposals for name in p.source_names)
-    several = len(names) > 1 or sum(bool(p.nodes) for p in proposals) > 1
-    if several and contract.reads_q and not contract.merges_q:
-        return [
-            f"sources {list(names)} are merged, and the rule's proof covers one q a "
-            "node; sample from a normalised mixture, use a verifier that reads no q, "
-            "or verify the sources apart"
-        ]
-    return []
+def _mode_clashes(contract: VerifierContract) -> list[str]:
+    if contract.exact:
+        return []
+    return ["the mode is exact and the verifier is a heuristic"]
 
 
 def _manifest_clashes(
@@ -217,7 +294,7 @@ def _manifest_clashes(
         clashes.append(f"the manifest names verifier {manifest.verifier!r}")
     nodes = sum(len(item.nodes) for item in proposals)
     depth = max((n.depth for item in proposals for n in item.nodes), default=0)
-    needed = nodes * checks.integer(bytes_per_node, "bytes_per_node", least=0)
+    needed = nodes * bytes_per_node
     for what, value, limit in (
         ("candidate nodes", nodes, manifest.max_nodes),
         ("depth", depth, manifest.max_depth),

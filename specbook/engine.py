@@ -14,13 +14,20 @@ from typing import Any
 
 from . import checks, registry
 from .chance import Chance, Sampler
-from .contract import Selection, SourceContract, Verifier, bind, contract_of
+from .contract import (
+    Selection,
+    SourceContract,
+    Verifier,
+    bind,
+    contract_of,
+    negotiate,
+)
 from .errors import ContractError, ManifestError, ProposalError, SpecbookError
 from .ledger import RoundLedger, Stopwatch
 from .manifest import RoundManifest
 from .policy import SamplingPolicy
 from .proposal import Proposal
-from .tree import CandidateTree
+from .tree import ORDERS, CandidateTree
 
 MAX_NODES = 64
 MAX_DEPTH = 64
@@ -108,6 +115,7 @@ def generate(
     and another `ValueError` for bad input.
     """
     checks.integer(max_new_tokens, "max_new_tokens", least=0)
+    checks.one_of(order, "order", ORDERS)
     policy = SamplingPolicy(temperature, top_k, top_p)
     sources = _sources(source)
     verifier = _verifier(verifier, policy)
@@ -120,6 +128,8 @@ def generate(
         "mode": "exact" if exact else "heuristic",
     }
     if manifest is not None:
+        if not isinstance(manifest, RoundManifest):
+            raise ManifestError(f"not a manifest: {manifest!r}")
         limits = {name: getattr(manifest, name) for name in limits}
     running = round_manifest(
         target,
@@ -133,6 +143,11 @@ def generate(
     )
     if manifest is not None:
         _check_manifest(manifest, running)
+    # Every clash that contracts alone can show is found here; a merge of two sources
+    # that happen to miss in turn would otherwise be refused in mid-sentence.
+    negotiate(
+        [item.contract for item in sources], verifier, exact=running.mode == "exact"
+    )
     chance = Sampler(seed) if chance is None else chance
 
     session = target.start(prompt)
@@ -164,6 +179,7 @@ def generate(
             current,
             room,
             ends,
+            target.vocab_size,
             order,
             Stopwatch(clock),
         )
@@ -186,6 +202,7 @@ def _round(
     manifest: RoundManifest,
     room: int,
     ends: frozenset[int],
+    vocab_size: int,
     order: str,
     watch: Stopwatch,
 ) -> Round:
@@ -217,8 +234,13 @@ def _round(
         verified = session.verify(tree)
     with watch.bill("selection"):
         selection = verifier.select(tree, lambda row: verified.law(row, policy), chance)
+        if not isinstance(selection, Selection):
+            name = verifier.contract.name
+            raise ContractError(f"{name}: not a Selection: {selection!r}")
         block = [tree.token_ids[r] for r in tree.check_path(selection.rows)]
-        block.append(int(selection.token))
+        block += checks.token_ids(
+            [selection.token], "the token after the path", vocab_size=vocab_size
+        )
         published = _cut(block, room, ends)
     with watch.bill("temporary_state"):
         session.commit(selection.rows[: len(published) - 1], published[-1])

@@ -57,22 +57,24 @@ class CandidateTree:
         tokens = checks.token_ids(self.token_ids, "token_ids", error=TreeError)
         object.__setattr__(self, "token_ids", tuple(tokens))
         for name in ("parents", "depths"):
-            values = getattr(self, name)
+            values = _integers(getattr(self, name), name)
             if len(values) != len(tokens):
                 raise TreeError(f"{len(values)} {name} for {len(tokens)} rows")
-            object.__setattr__(
-                self,
-                name,
-                tuple(
-                    checks.integer(v, f"{name}[{row}]", error=TreeError)
-                    for row, v in enumerate(values)
-                ),
-            )
-        checks.integer(self.prefix_len, "prefix_len", least=0, error=TreeError)
-        if not self.sources:
-            object.__setattr__(self, "sources", ((),) * len(tokens))
-        if len(self.sources) != len(tokens):
-            raise TreeError(f"{len(self.sources)} source lists for {len(tokens)} rows")
+            object.__setattr__(self, name, values)
+        prefix_len = checks.integer(
+            self.prefix_len, "prefix_len", least=0, error=TreeError
+        )
+        object.__setattr__(self, "prefix_len", prefix_len)
+        marks = checks.entries(self.sources, "sources", "source lists", TreeError)
+        marks = marks or [()] * len(tokens)
+        if len(marks) != len(tokens):
+            raise TreeError(f"{len(marks)} source lists for {len(tokens)} rows")
+        for row, claims in enumerate(marks):
+            if not isinstance(claims, tuple) or not all(
+                isinstance(claim, SourceMark) for claim in claims
+            ):
+                raise TreeError(f"sources[{row}] is no tuple of SourceMarks")
+        object.__setattr__(self, "sources", tuple(marks))
         self._check_structure()
 
     def _check_structure(self) -> None:
@@ -109,17 +111,18 @@ class CandidateTree:
         depths: Sequence[int] | None = None,
     ) -> CandidateTree:
         """A tree from rows that are already flat; depths follow from the parents."""
+        parents = _integers(parents, "parents")
         if depths is None:
             depths = []
             for row, parent in enumerate(parents):
-                parent = checks.integer(parent, f"parents[{row}]", error=TreeError)
                 if not PREFIX_FRONTIER <= parent < row:
                     raise TreeError(
                         f"row {row} has parent {parent}; it must be "
                         f"{PREFIX_FRONTIER} or a row before {row}"
                     )
                 depths.append(1 if parent == PREFIX_FRONTIER else depths[parent] + 1)
-        return cls(tuple(token_ids), tuple(parents), tuple(depths), prefix_len)
+        # __post_init__ turns any sequence into the tuple that the field holds.
+        return cls(token_ids, parents, depths, prefix_len)  # type: ignore[arg-type]
 
     @classmethod
     def from_paths(
@@ -138,9 +141,11 @@ class CandidateTree:
         order of first appearance. Two paths share a row only while *all* tokens
         before it agree: `A B` and `X B` have two rows for B (section 0x07D).
         """
-        paths = list(paths)
-        if sources is not None and len(sources) != len(paths):
-            raise TreeError(f"{len(sources)} sources for {len(paths)} paths")
+        paths = checks.entries(paths, "paths", "paths", TreeError)
+        if sources is not None:
+            sources = checks.entries(sources, "sources", "source names", TreeError)
+            if len(sources) != len(paths):
+                raise TreeError(f"{len(sources)} sources for {len(paths)} paths")
         root = _Node()
         for index, path in enumerate(paths):
             tokens = checks.token_ids(path, f"paths[{index}]", error=TreeError)
@@ -155,11 +160,21 @@ class CandidateTree:
 
     @classmethod
     def from_proposals(
-        cls, proposals: Iterable[Proposal], prefix_len: int, order: str = "breadth"
+        cls,
+        proposals: Proposal | Iterable[Proposal],
+        prefix_len: int,
+        order: str = "breadth",
     ) -> CandidateTree:
-        """Merges typed proposals by full prefix; every node leaves its own mark."""
+        """Merges typed proposals (or one) by full prefix; every node leaves its own
+        mark."""
+        if isinstance(proposals, Proposal):
+            proposals = [proposals]
         root = _Node()
-        for proposal in proposals:
+        for index, proposal in enumerate(
+            checks.entries(proposals, "proposals", "Proposals", TreeError)
+        ):
+            if not isinstance(proposal, Proposal):
+                raise TreeError(f"proposals[{index}] is not a Proposal: {proposal!r}")
             placed: list[_Node] = []
             for item in proposal.nodes:
                 above = root if item.parent == PREFIX_FRONTIER else placed[item.parent]
@@ -262,7 +277,7 @@ class CandidateTree:
 
     def children(self, row: int) -> tuple[int, ...]:
         """Rows of the children of `row` (`PREFIX_FRONTIER` for the first tokens)."""
-        self._check_row(row, least=PREFIX_FRONTIER)
+        row = self._check_row(row, least=PREFIX_FRONTIER)
         return self._children.get(row, ())
 
     def child_with_token(self, row: int, token: int) -> int | None:
@@ -274,7 +289,7 @@ class CandidateTree:
 
     def path_rows(self, row: int) -> tuple[int, ...]:
         """Rows from the first token down to `row`, inclusive; () for the frontier."""
-        self._check_row(row, least=PREFIX_FRONTIER)
+        row = self._check_row(row, least=PREFIX_FRONTIER)
         rows = []
         while row != PREFIX_FRONTIER:
             rows.append(row)
@@ -286,8 +301,9 @@ class CandidateTree:
         inner = set(self.parents)
         return [p for row, p in enumerate(self.full_prefixes) if row not in inner]
 
-    def _check_row(self, row: int, least: int = 0) -> None:
-        checks.integer(row, "row", least=least, most=len(self) - 1, error=TreeError)
+    def _check_row(self, row: int, least: int = 0) -> int:
+        most = len(self) - 1
+        return checks.integer(row, "row", least=least, most=most, error=TreeError)
 
     # --------------------------------------------------------------- validation
 
@@ -300,8 +316,16 @@ class CandidateTree:
         )
         self._check_structure()
         mask = self.ancestor_mask
-        if mask.shape != (len(self), self.prefix_len + len(self)):
-            raise TreeError(f"the mask has shape {mask.shape}")
+        if mask.dtype != bool or mask.shape != (
+            len(self),
+            self.prefix_len + len(self),
+        ):
+            raise TreeError(f"the mask has shape {mask.shape}, type {mask.dtype}")
+        if not np.array_equal(self.tree_mask, mask[:, self.prefix_len :]):
+            raise TreeError("tree_mask and ancestor_mask differ")
+        for name in ("position_ids", "full_prefixes", "sources"):
+            if len(getattr(self, name)) != len(self):
+                raise TreeError(f"{name} and token_ids differ in length")
         keys = set()
         for row in range(len(self)):
             path = self.path_rows(row)
@@ -316,6 +340,8 @@ class CandidateTree:
                 raise TreeError(
                     f"row {row} has predictor row {self.predictor_rows[row]}"
                 )
+            if row not in self.children(above):
+                raise TreeError(f"row {row} is no child of row {above}")
             visible = set(np.flatnonzero(mask[row]).tolist())
             allowed = set(range(self.prefix_len)) | {self.prefix_len + r for r in path}
             if visible != allowed:
@@ -325,20 +351,34 @@ class CandidateTree:
                 if mark.q is not None:
                     name = f"q of row {row} from {mark.source!r}"
                     checks.real(mark.q, name, least=0, most=1, error=TreeError)
+        if sum(len(rows) for rows in self._children.values()) != len(self):
+            raise TreeError("some row is listed as a child twice")
 
     def check_path(self, rows: Sequence[int]) -> tuple[int, ...]:
         """`rows` as a tuple, if they are one path from a first token downwards (what
         may be committed). Siblings, gaps and stray rows raise `TreeError`."""
+        path = []
         above = PREFIX_FRONTIER
-        for row in rows:
-            self._check_row(row)
+        for row in checks.entries(rows, "rows", "row numbers", TreeError):
+            row = self._check_row(row)
             if self.parents[row] != above:
                 raise TreeError(
                     f"rows {list(rows)} are no root-to-node path: row {row} has parent "
                     f"{self.parents[row]}, not {above}"
                 )
+            path.append(row)
             above = row
-        return tuple(int(row) for row in rows)
+        return tuple(path)
+
+
+def _integers(values: Any, name: str) -> tuple[int, ...]:
+    """`values` as a tuple of ints, or an error that names the entry."""
+    return tuple(
+        value
+        if type(value) is int
+        else checks.integer(value, f"{name}[{row}]", error=TreeError)
+        for row, value in enumerate(checks.entries(values, name, "integers", TreeError))
+    )
 
 
 class _Node:

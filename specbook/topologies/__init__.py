@@ -19,7 +19,8 @@ def cartesian(branching: Sequence[int]) -> CandidateTree:
     N = sum over depths of the product of the branchings so far; [3, 2, 2] has 21.
     """
     widths = [
-        checks.integer(b, f"branching[{i}]", least=1) for i, b in enumerate(branching)
+        checks.integer(b, f"branching[{i}]", least=1)
+        for i, b in enumerate(checks.entries(branching, "branching", "child counts"))
     ]
     return CandidateTree.from_paths(product(*map(range, widths)), prefix_len=0)
 
@@ -31,6 +32,7 @@ def chain(depth: int) -> CandidateTree:
 
 def kary(k: int, depth: int) -> CandidateTree:
     """Every node above `depth` has k children: k + k^2 + ... + k^depth nodes."""
+    checks.integer(k, "k", least=1)
     return cartesian([k] * checks.integer(depth, "depth", least=0))
 
 
