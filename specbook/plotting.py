@@ -466,7 +466,7 @@ def _draw_rows(
                     node_shape=look["marker"],
                     node_size=NODES[look["marker"]][0],
                     node_color="white",
-                    edgecolors=INK if kept else look["color"],
+                    edgecolors=look["color"],
                     linewidths=3.4 if kept else 1.8,
                 )
     for row in sorted(crossed):
