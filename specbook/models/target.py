@@ -1,0 +1,693 @@
+"""A causal language model of transformers as a target for candidate trees.
+
+One forward verifies a tree: the rows see the committed prefix and their own
+ancestors, nothing else, and sit at the position that their depth gives them
+(article, section 0x0C). Afterwards one root-to-node path is kept, wherever its rows
+lie, and every sibling is dropped (section 0x0CB).
+
+Wrong masks and positions are silent: the output stays fluent. So a target proves
+itself before its first round. What its config says is checked first (a state that
+cannot be rolled back, a window, alibi); then a small tree over random ids must give,
+row for row and after every commit, the logits of plain forwards (`selftest`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from .. import checks
+from ..errors import ArtifactError, LawError, SpecbookError, TargetError
+from . import selftest
+from .cache import TreeCache, cache_argument, rollback_obstacle, sliding_windows
+from .fetch import (
+    HUB_ID,
+    check_folder,
+    check_loading_report,
+    fetch,
+    file_sha256,
+    quiet_transformers,
+    target_dir,
+)
+from .protocol import (
+    FRONTIER,
+    CommitError,
+    check_path,
+    check_prompt,
+    check_tree,
+)
+
+if TYPE_CHECKING:
+    from ..policy import SamplingPolicy
+    from ..tree import CandidateTree
+
+_DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+_LIMIT_NAMES = (
+    "max_position_embeddings",
+    "n_positions",
+    "max_seq_len",
+    "seq_length",
+    "max_sequence_length",
+)
+FORWARDS = ("auto", "lean", "transformers")
+
+
+class UnsupportedTargetError(TargetError):
+    """The model cannot verify trees exactly: its state cannot be rolled back, its
+    attention is windowed, or its positions are not per row."""
+
+
+# --------------------------------------------------------------- what is refused
+
+
+def check_config(config: Any) -> None:
+    """Raise `UnsupportedTargetError` for a config that this target cannot serve.
+
+    Looked at before any weight is read: encoder-decoder models, recurrent or hybrid
+    state, alibi (its bias follows the column, not the position), attention that is
+    not causal, and windows that the context limit lets a request cross.
+    """
+    kind = getattr(config, "model_type", type(config).__name__)
+
+    def refuse(why: str) -> UnsupportedTargetError:
+        return UnsupportedTargetError(f"target of type {kind!r} is refused: {why}")
+
+    if getattr(config, "is_encoder_decoder", False):
+        raise refuse("it is an encoder-decoder, the book's targets are decoders")
+    if getattr(config, "is_causal", True) is False:
+        raise refuse("its attention is not causal")
+    attention = getattr(config, "attn_config", None)
+    nested = (
+        attention.get("alibi")
+        if isinstance(attention, Mapping)
+        else getattr(attention, "alibi", False)
+    )
+    if kind == "bloom" or getattr(config, "alibi", False) or nested:
+        raise refuse(
+            "its alibi bias follows the column of a key, and in a tree a row's "
+            "column is not its position"
+        )
+    if why := rollback_obstacle(config):
+        raise refuse(f"{why}; refused candidates could not be rolled back")
+    limit = context_limit(config)
+    for layer, window in sliding_windows(config).items():
+        if limit is None or window < limit:
+            raise refuse(
+                f"layer {layer} attends to a sliding window of {window} tokens, which "
+                f"a context of {limit or 'any'} tokens can cross"
+            )
+
+
+def context_limit(config: Any) -> int | None:
+    """How many positions the model has, from whichever field its family uses.
+
+    A model whose rotary frequencies switch with the length ("longrope") is limited to
+    the length of its first regime: rows cached before the switch would not fit those
+    computed after it.
+    """
+    found = [
+        value
+        for name in _LIMIT_NAMES
+        if isinstance(value := getattr(config, name, None), int) and value > 0
+    ]
+    rope = getattr(config, "rope_parameters", None) or {}
+    if isinstance(rope, Mapping) and rope.get("rope_type") == "longrope":
+        original = rope.get(
+            "original_max_position_embeddings",
+            getattr(config, "original_max_position_embeddings", None),
+        )
+        if original:
+            found.append(int(original))
+    return min(found, default=None)
+
+
+# ------------------------------------------------------------------- the target
+
+
+class ModelTarget:
+    """What the generic and the lean target share: identity, text, sessions.
+
+    A subclass supplies `_new_state()` (an empty cache with `keep(base, extra)`,
+    `len()`) and `_forward(state, pending, tree) -> rows`.
+    """
+
+    config: Any
+    vocab_size: int
+    context_limit: int | None
+    eos_token_id: int | tuple[int, ...] | None
+    dtype: torch.dtype
+    device: torch.device
+    forward_name: str
+    attention: str
+    source: str | None = None
+    """Folder or hub id that the weights came from, or None for a model in memory."""
+
+    _bytes_per_row: int
+    _head: str
+
+    def start(self, prompt_ids: Sequence[int]) -> ModelSession:
+        """A new request. ValueError: empty prompt, an id outside the vocabulary, or
+        more tokens than the context limit."""
+        tokens = check_prompt(prompt_ids, self.vocab_size, self.context_limit)
+        return ModelSession(self, tokens)
+
+    def _new_state(self) -> Any:
+        raise NotImplementedError
+
+    def _forward(self, state: Any, pending: list[int], tree: CandidateTree) -> Any:
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------- identity
+
+    def identity(self) -> dict[str, str]:
+        """As `Target.identity`. Weights and tokenizer are bound by content: sha256 of
+        their files (a hub revision for a hub id, the tensors for a model in memory)."""
+        import transformers
+
+        return {
+            "checkpoint": self._checkpoint_identity,
+            "tokenizer": self._tokenizer_identity,
+            "output_head": self._head,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "backend": (
+                f"torch {torch.__version__}; transformers {transformers.__version__}; "
+                f"forward {self.forward_name}; attention {self.attention}; "
+                f"device {self.device}; threads {torch.get_num_threads()}"
+            ),
+        }
+
+    @functools.cached_property
+    def _checkpoint_identity(self) -> str:
+        if self.source is None:
+            return f"in memory: {type(self.config).__name__} {self._tensors_sha256()}"
+        folder = Path(self.source)
+        if folder.is_dir():
+            names = ["config.json", *sorted(p.name for p in _weights(folder))]
+            return f"{folder.name} {_files_sha256(folder, names)}"
+        return f"{self.source}@{getattr(self.config, '_commit_hash', None)}"
+
+    @functools.cached_property
+    def _tokenizer_identity(self) -> str:
+        if self.source is None:
+            return "none"
+        folder = Path(self.source)
+        if not folder.is_dir():
+            return f"{self.source}@{getattr(self.config, '_commit_hash', None)}"
+        names = [name for name in _TOKENIZER_FILES if (folder / name).is_file()]
+        return _files_sha256(folder, names) if names else "none"
+
+    def _tensors_sha256(self) -> str:
+        raise NotImplementedError
+
+    # -------------------------------------------------------------------- text
+
+    @functools.cached_property
+    def tokenizer(self) -> Any:
+        """The checkpoint's own tokenizer, loaded on first use."""
+        if self.source is None:
+            raise TargetError("this target was made in memory; it has no tokenizer")
+        from transformers import AutoTokenizer
+
+        try:
+            return AutoTokenizer.from_pretrained(self.source, trust_remote_code=False)
+        except (OSError, ValueError, ImportError) as problem:
+            raise TargetError(
+                f"{self.source} has no usable tokenizer: {problem}"
+            ) from problem
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of plain text, without special tokens added."""
+        if not isinstance(text, str):
+            raise SpecbookError(f"text must be a string, got {type(text).__name__}")
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]] | str) -> list[int]:
+        """The ids of a conversation, up to where the assistant's answer begins.
+
+        `messages`: dicts with "role" and "content", or a string for one user turn.
+        Raises `TargetError` when the tokenizer has no chat template.
+        """
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        messages = list(messages)
+        if not messages:
+            raise SpecbookError("messages is empty")
+        for index, message in enumerate(messages):
+            if not isinstance(message, Mapping) or not {"role", "content"} <= set(
+                message
+            ):
+                raise SpecbookError(
+                    f"messages[{index}] needs 'role' and 'content', got {message!r}"
+                )
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise TargetError(f"{self.source} has no chat template; use encode(text)")
+        ids = self.tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, tokenize=True, return_dict=True
+        )["input_ids"]
+        return [int(token) for token in ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, special tokens shown. Joined ids, never one by one: a
+        character may span several tokens (case H08)."""
+        ids = checks.token_ids(ids, "ids", vocab_size=self.vocab_size)
+        return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+)
+
+
+def _weights(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.safetensors"))
+
+
+def _files_sha256(folder: Path, names: Sequence[str]) -> str:
+    """One digest over several files: of their names and digests, in order."""
+    lines = [f"{name} {file_sha256(folder / name)}" for name in names]
+    return "sha256:" + hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()
+
+
+class ModelSession:
+    """One request to a model. See `TargetSession`."""
+
+    def __init__(self, target: ModelTarget, tokens: list[int]) -> None:
+        self.target = target
+        self.tokens = tokens
+        self.generation = 0
+        self._state = target._new_state()
+        self._open: tuple[CandidateTree, int] | None = None
+
+    @property
+    def cached(self) -> int:
+        """Rows in the cache: after a commit, always `len(tokens) - 1`. Between a
+        verify and its commit it counts the tree's rows, too."""
+        return len(self._state)
+
+    @torch.inference_mode()
+    def verify(self, tree: CandidateTree) -> Any:
+        """As `TargetSession.verify`. A verify that was not followed by a commit is
+        forgotten: the next one starts from the same prefix."""
+        target = self.target
+        check_tree(tree, len(self.tokens), target.vocab_size, target.context_limit)
+        base = len(self.tokens) - 1 if self.generation else 0
+        if self._open is not None:
+            self._state.keep(base, [])
+            self._open = None
+        pending = self.tokens[base:]
+        try:
+            rows = target._forward(self._state, pending, tree)
+        except BaseException:
+            # A forward that broke off half-way has written to some layers only.
+            self._state.keep(base, [])
+            raise
+        self._open = (tree, base)
+        return rows
+
+    @torch.inference_mode()
+    def commit(self, rows: Sequence[int], token: int) -> None:
+        """As `TargetSession.commit`."""
+        if self._open is None:
+            raise CommitError("commit without a verify before it")
+        tree, base = self._open
+        path, token = check_path(tree, rows, token, self.target.vocab_size)
+        length = len(self.tokens)
+        self._state.keep(base, self._kept_rows(base, length, path))
+        self.tokens.extend(tree.token_ids[row] for row in path)
+        self.tokens.append(token)
+        self.generation += 1
+        self._open = None
+
+    @staticmethod
+    def _kept_rows(base: int, length: int, path: Sequence[int]) -> list[int]:
+        """Cache rows to keep after the first `base`: those of the pending tokens,
+        then the path's. Tree row r was written behind the prefix, at length + r."""
+        return [*range(base, length), *(length + row for row in path)]
+
+    def bytes_per_row(self) -> int:
+        """As `TargetSession.bytes_per_row`."""
+        return self.target._bytes_per_row
+
+
+class TransformersTarget(ModelTarget):
+    """Any full-attention causal LM of transformers. See `Target`.
+
+    `model`: the loaded model; it is put into eval mode. `source`: the folder or hub
+    id it came from, if any. `self_test`: compare a small tree with plain forwards now
+    (a few short forwards), and raise `SelfTestError` when they differ.
+    """
+
+    forward_name = "transformers"
+
+    def __init__(
+        self, model: Any, *, source: str | None = None, self_test: bool = True
+    ) -> None:
+        check_config(model.config)
+        self.model = model.eval()
+        self.config = model.config
+        self.source = source
+        if getattr(model, "_is_stateful", False):
+            raise UnsupportedTargetError(
+                f"{type(model).__name__} keeps a state that cannot be rolled back"
+            )
+        parameters = inspect.signature(model.forward).parameters
+        argument = cache_argument(model.forward)
+        if argument is None or "position_ids" not in parameters:
+            raise UnsupportedTargetError(
+                f"{type(model).__name__} takes no cache or no position_ids: rows of a "
+                "tree could not be placed"
+            )
+        self._cache_argument = argument
+        self._slices_head = "logits_to_keep" in parameters
+        head = model.get_output_embeddings()
+        if head is None:
+            raise UnsupportedTargetError(f"{type(model).__name__} has no LM head")
+        self.vocab_size = int(head.weight.shape[0])
+        self.context_limit = context_limit(model.config)
+        self.eos_token_id = _eos(model)
+        self.dtype = head.weight.dtype
+        self.device = head.weight.device
+        self.attention = str(getattr(model.config, "_attn_implementation", "unknown"))
+        embedding = model.get_input_embeddings()
+        tied = embedding is not None and embedding.weight is head.weight
+        self._head = describe_head(head.weight, tied)
+        self._bytes_per_row = self._measure_row()
+        if self_test:
+            plan = selftest.Plan(self.vocab_size, self.context_limit)
+            plan.check(self, plan.reference(self.plain_logits), self.dtype)
+
+    @torch.inference_mode()
+    def plain_logits(self, tokens: Sequence[int]) -> np.ndarray:
+        """Logits [len(tokens), V], float32, of one forward with neither tree nor
+        cache: the reference that every verified row must agree with."""
+        ids = torch.tensor([list(tokens)], device=self.device)
+        output = self.model(input_ids=ids, use_cache=False)
+        return _to_numpy(output.logits[0])
+
+    def _new_state(self) -> TreeCache:
+        return TreeCache()
+
+    def _forward(
+        self, state: TreeCache, pending: list[int], tree: CandidateTree
+    ) -> LogitRows:
+        base = len(state)
+        needed = len(tree) + 1
+        arguments: dict[str, Any] = {
+            "input_ids": torch.tensor(
+                [[*pending, *tree.token_ids]], device=self.device
+            ),
+            "attention_mask": self._mask(base, len(pending), tree),
+            **state.arguments(self._cache_argument),
+        }
+        positions = self._positions(base, len(pending), tree)
+        if positions is not None:
+            arguments["position_ids"] = positions
+        if self._slices_head:
+            # The head is the widest matrix of a small model: only the rows whose law
+            # somebody may ask for, the pending token's and the tree's.
+            arguments["logits_to_keep"] = needed
+        logits = self.model(**arguments).logits[0, -needed:]
+        return LogitRows(logits)
+
+    def _positions(
+        self, base: int, pending: int, tree: CandidateTree
+    ) -> torch.Tensor | None:
+        """Position ids [1, pending + N]: by depth, never by row number (case H09)."""
+        rows = [*range(base, base + pending), *tree.position_ids]
+        return torch.tensor([rows], device=self.device)
+
+    def _mask(self, base: int, pending: int, tree: CandidateTree) -> torch.Tensor:
+        """The additive mask [1, 1, pending + N, base + pending + N].
+
+        Additive and in the model's dtype: under eager attention a boolean mask is
+        added as 0 and 1, and the tree silently leaks.
+        """
+        visible = torch.from_numpy(visibility(base, pending, tree.tree_mask))
+        mask = torch.zeros(visible.shape, dtype=self.dtype)
+        mask.masked_fill_(~visible, torch.finfo(self.dtype).min)
+        return mask[None, None].to(self.device)
+
+    def _measure_row(self) -> int:
+        """Bytes of one cache row, read off a one-token forward."""
+        state = TreeCache()
+        with torch.inference_mode():
+            self.model(
+                input_ids=torch.zeros((1, 1), dtype=torch.long, device=self.device),
+                **state.arguments(self._cache_argument),
+            )
+        return state.bytes_per_row()
+
+    def _tensors_sha256(self) -> str:
+        return tensors_sha256(self.config, self.model.state_dict())
+
+    def transformers_model(self) -> Any:
+        """The transformers model that this target runs on."""
+        return self.model
+
+
+class LogitRows:
+    """Raw logits [1 + N, V] of the frontier and the tree's rows. See `TargetRows`."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self._logits = logits
+
+    def __len__(self) -> int:
+        """Rows of the tree (the frontier is not counted)."""
+        return self._logits.shape[0] - 1
+
+    def _row(self, row: int) -> torch.Tensor:
+        row = checks.integer(
+            row, "row", least=FRONTIER, most=len(self) - 1, error=LawError
+        )
+        return self._logits[row + 1]
+
+    def logits(self, row: int) -> np.ndarray:
+        """Logits [V] of the children of `row`, float32 (float64 if the model is)."""
+        return _to_numpy(self._row(row))
+
+    def law(self, row: int, policy: SamplingPolicy) -> np.ndarray:
+        """As `TargetRows.law`. At temperature 0 it is the argmax, and no exponential
+        is computed."""
+        return policy.law_from_logits(self.logits(row), _where(row))
+
+    def argmax(self, row: int) -> int:
+        """The greedy token after `row`, lowest id on ties, with no law made of it.
+        A broken row raises `LawError` like `law` does."""
+        logits = self._row(row)
+        best = int(torch.argmax(logits))
+        # NaN and plus infinity win an argmax; minus infinity wins only if alone.
+        if not bool(torch.isfinite(logits[best])):
+            raise LawError(
+                f"{_where(row)}: the target's logits have {float(logits[best])} at "
+                f"token {best}"
+            )
+        return best
+
+
+def _where(row: int) -> str:
+    return "the frontier row" if row == FRONTIER else f"row {row}"
+
+
+def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    if tensor.dtype not in (torch.float32, torch.float64):
+        tensor = tensor.float()
+    return tensor.cpu().numpy()
+
+
+def visibility(base: int, pending: int, tree_mask: np.ndarray) -> np.ndarray:
+    """Boolean [pending + N, base + pending + N]: which columns each row may see.
+
+    Pending tokens are a causal chain behind `base` cached rows; tree rows see all of
+    both, themselves and their ancestors (article, section 0x0C).
+    """
+    rows = len(tree_mask)
+    visible = np.zeros((pending + rows, base + pending + rows), dtype=bool)
+    visible[:, :base] = True
+    visible[:pending, base : base + pending] = np.tri(pending, dtype=bool)
+    visible[pending:, base : base + pending] = True
+    visible[pending:, base + pending :] = tree_mask
+    return visible
+
+
+def describe_head(weight: torch.Tensor, tied: bool) -> str:
+    """The output head as the manifest names it."""
+    kind = "tied to the embeddings" if tied else "own weights"
+    return f"{weight.shape[0]} x {weight.shape[1]}, {kind}"
+
+
+def tensors_sha256(config: Any, state: Mapping[str, torch.Tensor]) -> str:
+    """A digest of a model in memory: its config and every tensor, by name."""
+    digest = hashlib.sha256(
+        json.dumps(config.to_dict(), sort_keys=True, default=str).encode("utf-8")
+    )
+    for name, tensor in sorted(state.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().tobytes())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _eos(model: Any) -> int | tuple[int, ...] | None:
+    config = getattr(model, "generation_config", None)
+    value = getattr(config, "eos_token_id", None)
+    if value is None:
+        value = getattr(model.config, "eos_token_id", None)
+    if value is None or isinstance(value, int):
+        return value
+    return tuple(int(token) for token in value)
+
+
+# ---------------------------------------------------------------------- loading
+
+
+def load_target(
+    name_or_path: str | os.PathLike[str] | None = None,
+    *,
+    dtype: str | torch.dtype = "float32",
+    attn_implementation: str = "sdpa",
+    forward: str = "auto",
+    device: str = "cpu",
+) -> ModelTarget:
+    """A causal language model, ready to verify trees.
+
+    `name_or_path`: a folder or a hub id; None means the environment variable
+    `SPECBOOK_TARGET`, or else the default target, which is fetched if need be.
+    `dtype`: float32, bfloat16, float16 or float64. `attn_implementation`: "sdpa" or
+    "eager". `forward`: "lean" is our own forward for Llama-like checkpoints on the
+    CPU, "transformers" the generic one, "auto" the lean one where it applies and
+    passes its self-test. Remote code is never run, and only safetensors are read.
+
+    Raises `UnsupportedTargetError` for a model that cannot verify trees exactly,
+    `SelfTestError` when its rows are not those of plain forwards, `ArtifactError`
+    for weights that are missing, left over or mismatched, `FetchError` when the
+    default target cannot be got.
+    """
+    checks.one_of(forward, "forward", FORWARDS)
+    checks.one_of(attn_implementation, "attn_implementation", ("sdpa", "eager"))
+    chosen = _dtype(dtype)
+    source = _source(name_or_path)
+
+    from . import lean
+
+    model = _load_model(source, chosen, attn_implementation, device)
+    if forward == "transformers":
+        return TransformersTarget(model, source=source)
+    obstacle = lean.obstacle(model)
+    if forward == "lean" and obstacle:
+        raise UnsupportedTargetError(f"no lean forward for {source}: {obstacle}")
+    if obstacle:
+        return TransformersTarget(model, source=source)
+    try:
+        # Takes the weights over, so that they are not in memory twice.
+        return lean.LeanTarget(model, source=source, take=True)
+    except selftest.SelfTestError:
+        if forward == "lean":
+            raise
+    # Its weights are gone, so the generic target needs them read once more.
+    model = _load_model(source, chosen, attn_implementation, device)
+    return TransformersTarget(model, source=source)
+
+
+def load_transformers_model(
+    source: str | os.PathLike[str],
+    *,
+    dtype: str | torch.dtype = "float32",
+    attn_implementation: str = "sdpa",
+    device: str = "cpu",
+) -> Any:
+    """The plain transformers model of a folder or hub id, loaded under the same rules
+    as a target (safetensors only, no remote code, no missing weights), in eval mode.
+    It is a copy of its own: drop it when it has served."""
+    return _load_model(
+        _source(source), _dtype(dtype), attn_implementation, device
+    ).eval()
+
+
+def _dtype(dtype: str | torch.dtype) -> torch.dtype:
+    if isinstance(dtype, torch.dtype):
+        dtype = str(dtype).removeprefix("torch.")
+    return _DTYPES[checks.one_of(dtype, "dtype", tuple(_DTYPES))]
+
+
+def _source(name_or_path: str | os.PathLike[str] | None) -> str:
+    if name_or_path is None:
+        name_or_path = os.environ.get("SPECBOOK_TARGET") or None
+    if name_or_path is None:
+        return str(fetch())
+    source = os.fspath(name_or_path)
+    if not isinstance(source, str) or not source.strip():
+        raise SpecbookError(f"a target is a folder or a hub id, got {source!r}")
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        if folder == target_dir():
+            check_folder(folder)
+        if not (folder / "config.json").is_file():
+            raise ArtifactError(f"{folder} holds no config.json: not a model folder")
+        if not _weights(folder):
+            raise ArtifactError(
+                f"{folder} holds no .safetensors weights; other formats are not read"
+            )
+        return str(folder)
+    if folder.is_absolute() or source.count("/") > 1 or source.startswith((".", "~")):
+        raise ArtifactError(f"there is no model folder {source!r}")
+    return source
+
+
+def _load_model(source: str, dtype: torch.dtype, attention: str, device: str) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with quiet_transformers(), _fork_rng():
+        try:
+            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+            check_config(config)
+            model, report = AutoModelForCausalLM.from_pretrained(
+                source,
+                config=config,
+                dtype=dtype,
+                attn_implementation=attention,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+            )
+        except SpecbookError:
+            raise
+        except Exception as problem:  # transformers raises many kinds; one for us
+            raise ArtifactError(
+                f"the target {source!r} could not be loaded: {problem}\n"
+                "A target is a folder with safetensors weights, or a hub id such as "
+                f"{HUB_ID}; without one, `specbook fetch` gets the default by pip."
+            ) from problem
+    check_loading_report(report, source)
+    return model.to(torch.device(device))
+
+
+@contextlib.contextmanager
+def _fork_rng() -> Iterator[None]:
+    """Whatever a loader draws, the caller's generators are as they were."""
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)

@@ -1,0 +1,150 @@
+"""The proof that a target gives before its first round.
+
+A wrong mask, a shifted position or a wrong row kept after a commit changes logits by
+whole units and the text hardly at all. So a target verifies one small tree over
+random ids, commits a scattered path of it, verifies again, and every row must agree
+with plain forwards over prefix and path. The token sequences do not depend on the
+target's answers: the reference can be computed first, and by another forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import TargetError
+from ..tree import CandidateTree
+
+# Rounds: (parents of the tree, path that is committed). The first has siblings at two
+# levels and a path that skips rows; then a fork after a scattered commit; then the
+# empty tree after an empty path.
+_ROUNDS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((-1, -1, 0, 1, 1, 3), (1, 3)),
+    ((-1, -1), ()),
+    ((), ()),
+)
+_PROMPT = 4
+_NEEDED = 10  # positions that a prompt of `_PROMPT` tokens and the rounds take
+
+
+class SelfTestError(TargetError):
+    """A target's rows are not those of plain forwards over prefix and path."""
+
+
+class Plan:
+    """The token sequences of one self-test.
+
+    `vocab_size`, `context_limit`: the target's. Ids come from a generator of the
+    plan's own, seeded by `seed`. Raises `TargetError` for a context of fewer than 7
+    positions, which no tree would fit.
+    """
+
+    def __init__(
+        self, vocab_size: int, context_limit: int | None, seed: int = 0
+    ) -> None:
+        length = _PROMPT
+        if context_limit is not None:
+            length = min(length, context_limit - (_NEEDED - _PROMPT))
+        if length < 1 or vocab_size < 2:
+            raise TargetError(
+                f"a target of {context_limit} positions and {vocab_size} tokens is too "
+                "small for its self-test"
+            )
+        random = np.random.default_rng(seed)
+        self.prompt = random.integers(vocab_size, size=length).tolist()
+        self.rounds: list[tuple[CandidateTree, tuple[int, ...], int]] = []
+        prefix = list(self.prompt)
+        for parents, path in _ROUNDS:
+            # Siblings differ: their ids are drawn without replacement.
+            ids: list[int] = []
+            for row, parent in enumerate(parents):
+                taken = {ids[i] for i in range(row) if parents[i] == parent}
+                token = int(random.integers(vocab_size))
+                while token in taken:
+                    token = (token + 1) % vocab_size
+                ids.append(token)
+            tree = CandidateTree.from_rows(ids, parents, len(prefix))
+            token = int(random.integers(vocab_size))
+            self.rounds.append((tree, path, token))
+            prefix += [ids[row] for row in path] + [token]
+
+    def _sequences(self) -> list[tuple[int, int, tuple[int, ...]]]:
+        """(round, row, prefix + path) for every row of every round."""
+        found = []
+        prefix = tuple(self.prompt)
+        for number, (tree, path, token) in enumerate(self.rounds):
+            for row in range(-1, len(tree)):
+                steps = tree.full_prefixes[row] if row >= 0 else ()
+                found.append((number, row, prefix + steps))
+            prefix += tuple(tree.token_ids[row] for row in path) + (token,)
+        return found
+
+    def reference(
+        self, plain: Callable[[Sequence[int]], np.ndarray]
+    ) -> dict[tuple[int, int], np.ndarray]:
+        """Logits [V] for each (round, row), by `plain(tokens) -> [len(tokens), V]`.
+
+        Only the longest sequences are run; the rows inside them come along.
+        """
+        rows = self._sequences()
+        whole = [sequence for _, _, sequence in rows]
+        leaves = [
+            s
+            for s in dict.fromkeys(whole)
+            if not any(len(t) > len(s) and t[: len(s)] == s for t in whole)
+        ]
+        runs = {leaf: plain(leaf) for leaf in leaves}
+        expected = {}
+        for number, row, sequence in rows:
+            leaf = next(leaf for leaf in leaves if leaf[: len(sequence)] == sequence)
+            expected[number, row] = runs[leaf][len(sequence) - 1]
+        return expected
+
+    def check(
+        self,
+        target: Any,
+        expected: Mapping[tuple[int, int], np.ndarray],
+        dtype: Any = "float32",
+    ) -> float:
+        """Run the plan on `target`; the largest difference in logits is returned.
+
+        Raises `SelfTestError` that names round, row and difference, or what the
+        cache holds when its length is wrong.
+        """
+        scale = max(float(np.abs(logits).max()) for logits in expected.values())
+        bound = tolerance(str(dtype).removeprefix("torch.")) * max(1.0, scale / 10)
+        session = target.start(self.prompt)
+        worst = 0.0
+        for number, (tree, path, token) in enumerate(self.rounds):
+            rows = session.verify(tree)
+            for row in range(-1, len(tree)):
+                found, wanted = rows.logits(row), expected[number, row]
+                if found.shape != wanted.shape:
+                    raise SelfTestError(
+                        f"self-test round {number}: row {row} has {found.shape} "
+                        f"logits, a plain forward {wanted.shape}"
+                    )
+                difference = float(np.abs(found - wanted).max())
+                if not difference <= bound:
+                    raise SelfTestError(
+                        f"self-test round {number}: the logits of row {row} differ "
+                        f"by {difference:.3g} from a plain forward over prefix and "
+                        f"path (allowed: {bound:.3g}); mask, positions or the rows "
+                        "kept by a commit are wrong for this model"
+                    )
+                worst = max(worst, difference)
+            session.commit(path, token)
+            if session.cached != len(session.tokens) - 1:
+                raise SelfTestError(
+                    f"self-test round {number}: the cache holds {session.cached} rows "
+                    f"for {len(session.tokens)} tokens, one of them pending"
+                )
+        return worst
+
+
+def tolerance(dtype: str) -> float:
+    """Allowed difference in logits of magnitude 10. Float32 leaves 1e-5 between two
+    orders of summation; bfloat16 keeps 8 bits, and a deep model adds them up."""
+    return {"float64": 1e-9, "float32": 1e-4, "float16": 0.1, "bfloat16": 0.6}[dtype]
