@@ -221,6 +221,7 @@ def figure(fig: Figure, alt: str, caption: str) -> FramedFigure:
 def _png(fig: Figure) -> bytes:
     """The same bytes each time: no date, no version, an opaque white face."""
     canvas = FigureCanvasAgg(fig)
+    fig.patch.set_alpha(None)
     stream = io.BytesIO()
     canvas.figure.savefig(
         stream,
