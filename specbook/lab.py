@@ -1,0 +1,139 @@
+"""Small tools that the notebooks share, to keep their cells about the subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from . import checks
+from .contract import SourceContract
+from .errors import SpecbookError
+from .proposal import (
+    ProbabilitySemantics,
+    Proposal,
+    ProposalNode,
+    ProposalStateHandle,
+    SamplingRelation,
+    Topology,
+)
+from .tree import CandidateTree
+
+
+class Table:
+    """A table that JupyterLab and the site both draw; elsewhere it is plain text."""
+
+    def __init__(self, header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
+        self.header = [str(cell) for cell in header]
+        self.rows = [[str(cell) for cell in row] for row in rows]
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.header):
+                raise SpecbookError(
+                    f"row {number} has {len(row)} cells under {len(self.header)} heads"
+                )
+
+    def _repr_markdown_(self) -> str:
+        lines = [self.header, ["---"] * len(self.header), *self.rows]
+        return "\n".join(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
+            for line in lines
+        )
+
+    def __repr__(self) -> str:
+        lines = [self.header, *self.rows]
+        wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(w) for cell, w in zip(line, wide, strict=True)
+            ).rstrip()
+            for line in lines
+        )
+
+
+def table(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table of `rows` under `header`; cells are shown by `str`. Raises
+    `SpecbookError` for a row of another length."""
+    return Table(header, rows)
+
+
+def refusal(action: Callable[[], Any]) -> str:
+    """The message of the ValueError with which `action` is refused, "" if it is not."""
+    try:
+        action()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def distance(one: Mapping[Hashable, Any], other: Mapping[Hashable, Any]) -> Any:
+    """Total variation between two laws {result: probability}: the most by which the
+    probabilities of any event differ. Exact on Fractions."""
+    return sum(abs(one.get(x, 0) - other.get(x, 0)) for x in {*one, *other}) / 2
+
+
+class FixedPaths:
+    """A draft source that offers the same token paths in every round.
+
+    `paths`: token sequences; they are merged by full prefix and cut to the round's
+    depth. Its proposals have no q and count as a deterministic lookup. Nothing is
+    learnt from a round, so the source can be enumerated. A budget of fewer nodes than
+    the paths need raises `SpecbookError`.
+    """
+
+    contract = SourceContract(
+        "fixed_paths",
+        ProbabilitySemantics.ABSENT,
+        SamplingRelation.DETERMINISTIC_LOOKUP,
+        Topology.TREE,
+    )
+
+    def __init__(self, *paths: Sequence[int]) -> None:
+        self.paths = [
+            checks.token_ids(path, f"paths[{i}]") for i, path in enumerate(paths)
+        ]
+
+    def identity(self) -> str:
+        """The paths, for the round manifest."""
+        return f"fixed_paths {self.paths}"
+
+    def start(
+        self, prefix: Sequence[int], *, request: str, vocab_size: int
+    ) -> FixedPathsSession:
+        """A session for one request; raises for a path outside the vocabulary."""
+        for index, path in enumerate(self.paths):
+            checks.token_ids(path, f"paths[{index}]", vocab_size=vocab_size)
+        return FixedPathsSession(self, request)
+
+
+class FixedPathsSession:
+    """One request to a `FixedPaths` source."""
+
+    def __init__(self, source: FixedPaths, request: str) -> None:
+        self._source = source
+        self._request = request
+        self._commits = 0
+
+    def propose(
+        self, *, max_depth: int, max_nodes: int, chance: Any, manifest_hash: str
+    ) -> Proposal:
+        """The source's paths, cut to `max_depth`. `chance` is not asked."""
+        contract = self._source.contract
+        tree = CandidateTree.from_paths([p[:max_depth] for p in self._source.paths], 0)
+        checks.integer(len(tree), "nodes of the paths", most=max_nodes)
+        nodes = tuple(
+            ProposalNode(token, parent, depth, source=contract.name)
+            for token, parent, depth in zip(
+                tree.token_ids, tree.parents, tree.depths, strict=True
+            )
+        )
+        return Proposal(
+            nodes,
+            contract.probability_semantics,
+            contract.sampling_relation,
+            contract.topology,
+            ProposalStateHandle(contract.name, self._request, self._commits),
+            manifest_hash,
+        )
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Counts the round; nothing is learnt."""
+        self._commits += 1

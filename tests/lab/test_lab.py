@@ -1,0 +1,77 @@
+from fractions import Fraction
+
+import pytest
+
+from specbook.chance import law
+from specbook.engine import generate
+from specbook.errors import SpecbookError
+from specbook.lab import FixedPaths, distance, refusal, table
+from specbook.models import TableTarget
+
+
+def test_a_table_is_markdown_and_text():
+    made = table(["a", "b"], [[1, "x|y"], [Fraction(1, 2), ""]])
+    assert made._repr_markdown_().splitlines() == [
+        "| a | b |",
+        "| --- | --- |",
+        "| 1 | x\\|y |",
+        "| 1/2 |  |",
+    ]
+    assert repr(made).splitlines() == ["a    b", "1    x|y", "1/2"]
+
+
+def test_a_ragged_table_is_refused():
+    with pytest.raises(SpecbookError, match="row 1 has 3 cells under 2"):
+        table(["a", "b"], [[1, 2], [1, 2, 3]])
+
+
+def test_refusal_returns_the_message_and_lets_other_errors_through():
+    assert refusal(lambda: int("x")).startswith("invalid literal")
+    assert refusal(lambda: int("7")) == ""
+    with pytest.raises(ZeroDivisionError):
+        refusal(lambda: 1 / 0)
+
+
+def test_distance_is_total_variation():
+    half = Fraction(1, 2)
+    assert distance({0: half, 1: half}, {0: half, 1: half}) == 0
+    assert distance({0: Fraction(1)}, {1: Fraction(1)}) == 1
+    assert distance({0: half, 1: half}, {1: Fraction(1)}) == half
+
+
+LAWS = [[Fraction(1, 2), Fraction(1, 2)], [Fraction(1, 3), Fraction(2, 3)]]
+
+
+def test_fixed_paths_keep_the_law():
+    target = TableTarget(lambda prefix: LAWS[prefix[-1]], vocab_size=2)
+
+    def decode(source):
+        return law(
+            lambda chance: (
+                generate(
+                    target,
+                    [0],
+                    source,
+                    "membership",
+                    max_new_tokens=3,
+                    temperature=1.0,
+                    chance=chance,
+                ).tokens
+            )
+        )
+
+    assert decode(FixedPaths((0, 1), (1,), (0, 0))) == decode(None)
+
+
+def test_fixed_paths_are_checked():
+    target = TableTarget(lambda prefix: LAWS[prefix[-1]], vocab_size=2)
+    for paths, limits in (([(0, 5)], {}), ([(0, 1), (1, 1)], {"max_nodes": 2})):
+        with pytest.raises(SpecbookError, match=r"paths\[0\]|nodes of the paths"):
+            generate(
+                target,
+                [0],
+                FixedPaths(*paths),
+                "greedy",
+                max_new_tokens=4,
+                **limits,
+            )
