@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
 
 LIGHT_BOX = (
     "background:#ffffff;color:#1a1a1a;border:1px solid #6b6b6b;"
@@ -34,11 +32,3 @@ def show(html: str, text: str) -> None:
         return
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding))
-
-
-def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> Any:
-    """A table that a notebook and the site both draw: one header and rows of cells."""
-    from IPython.display import Markdown
-
-    lines = [list(header), ["---"] * len(header), *rows]
-    return Markdown("\n".join("| " + " | ".join(map(str, r)) + " |" for r in lines))
