@@ -1,0 +1,417 @@
+"""Which proposal may meet which verifier (section 0x02A, bug case H17 b-d)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specbook import verifiers
+from specbook.contract import (
+    TARGET_ROWS,
+    BoundRound,
+    SourceContract,
+    Verifier,
+    VerifierContract,
+    bind,
+    contract_of,
+    negotiate,
+)
+from specbook.errors import ContractError, SpecbookError
+from specbook.proposal import ProbabilitySemantics, SamplingRelation, Topology
+
+from .helpers import must_fail
+from .helpers.manifests import manifest
+from .helpers.rules import contract, verifier
+from .helpers.sources import proposal_of
+
+NORMAL = ProbabilitySemantics.NORMALIZED_CONDITIONAL
+IID_RULE = contract(
+    "iid residual",
+    reads_q=True,
+    probability=frozenset({NORMAL}),
+    sampling=frozenset({SamplingRelation.IID}),
+)
+
+
+def q_proposal(paths: Any = ((1, 2),), **options: Any) -> Any:
+    return proposal_of(
+        paths, **{"semantics": "normalized_conditional", "relation": "iid", **options}
+    )
+
+
+def check_refused(bound: Any, *told: str) -> None:
+    """The pair is refused, and the message names everything in `told`."""
+    try:
+        bound()
+    except ContractError as error:
+        for part in told:
+            assert part in str(error), f"{part!r} is missing from {error}"
+    else:
+        raise AssertionError("an incompatible pair was bound")
+
+
+# --------------------------------------------------------------------- clashes
+
+
+def test_a_fitting_pair_is_bound() -> None:
+    proposal = q_proposal()
+    bound = bind(proposal, IID_RULE)
+    assert isinstance(bound, BoundRound)
+    assert bound.proposals == (proposal,) and bound.node_count == 2
+    assert bound.verifier is IID_RULE
+
+
+def test_a_verifier_may_be_a_name_an_object_or_a_contract() -> None:
+    proposal = proposal_of([[1]])
+    membership = verifiers.get("membership")
+    for given_as in ("membership", membership, membership.contract):
+        assert contract_of(given_as) is membership.contract
+        bound = bind(proposal, given_as)
+        assert contract_of(bound.verifier) is membership.contract
+
+
+@pytest.mark.parametrize("semantics", ["score_only", "frequency", "absent"])
+def test_h17b_what_is_no_q_never_meets_a_rule_that_reads_q(semantics: str) -> None:
+    bad = proposal_of([[1]], semantics=semantics, relation="iid")
+    check_refused(lambda: bind(bad, IID_RULE), "probability", semantics, "fixed")
+    must_fail(check_refused, lambda: bind(q_proposal(), IID_RULE))
+    must_fail(check_refused, lambda: bind(bad, contract("reads nothing")))
+
+
+@pytest.mark.parametrize(
+    "relation", ["beam", "deterministic_lookup", "without_replacement"]
+)
+def test_h17c_another_sampling_relation_never_meets_the_iid_rule(relation: str) -> None:
+    check_refused(
+        lambda: bind(q_proposal(relation=relation), IID_RULE), "sampling", relation
+    )
+
+
+def test_h17d_hydra_rows_and_rest_rows_never_share_a_rule_that_reads_q() -> None:
+    hydra = q_proposal([[1, 2]], owner="hydra")
+    rest = proposal_of([[1, 3]], semantics="frequency", owner="rest")
+    check_refused(
+        lambda: bind([hydra, rest], IID_RULE),
+        "rest: probability 'frequency'",
+        "rest: sampling 'deterministic_lookup'",
+        "merged",
+        "hydra",
+    )
+    assert bind([hydra, rest], "membership").node_count == 4
+
+
+def test_every_clash_is_named_at_once() -> None:
+    rule = contract(
+        "narrow",
+        exact=False,
+        reads_q=True,
+        probability=frozenset({NORMAL}),
+        sampling=frozenset({SamplingRelation.IID}),
+        topology=frozenset({Topology.SEQUENCE}),
+    )
+    frozen = manifest(verifier="greedy", max_nodes=1, max_depth=1)
+    bad = [
+        proposal_of([[1, 2]], semantics="score_only", relation="beam", owner="a"),
+        proposal_of([[1, 2], [3]], semantics="frequency", owner="b"),
+    ]
+    check_refused(
+        lambda: bind(bad, rule, manifest=frozen, bytes_per_node=10**9),
+        "'narrow'",
+        "a: probability 'score_only', needs ['normalized_conditional']",
+        "b: probability 'frequency'",
+        "a: sampling 'beam', needs ['iid']",
+        "b: sampling 'deterministic_lookup'",
+        "a: topology 'tree', needs ['sequence']",
+        "merged",
+        "a: made under manifest 'm'",
+        "b: made under manifest 'm'",
+        "names verifier 'greedy'",
+        "5 candidate nodes, the manifest allows 1",
+        "2 depth, the manifest allows 1",
+        "temporary state bytes",
+        "heuristic",
+    )
+
+
+def test_the_article_asks_three_questions_of_every_pair() -> None:
+    """All 4 x 4 x 4 proposals against all single-entry contracts: bound exactly when
+    the three entries agree, the graph is no metadata graph, and a rule that reads q
+    gets q."""
+    kinds = list(
+        itertools.product(ProbabilitySemantics, SamplingRelation, list(Topology))
+    )
+    for reads_q in (False, True):
+        for p, s, t in kinds:
+            if (reads_q and p is not NORMAL) or t not in TARGET_ROWS:
+                continue
+            rule = VerifierContract(
+                "rule", reads_q, True, frozenset({p}), frozenset({s}), frozenset({t})
+            )
+            for semantics, relation, topology in kinds:
+                made = proposal_of(
+                    [[1]], semantics=semantics, relation=relation, topology=topology
+                )
+                fits = (semantics, relation, topology) == (p, s, t)
+                assert rule.supports_probability(semantics) is (semantics is p)
+                assert rule.supports_sampling_relation(relation) is (relation is s)
+                assert rule.supports_topology(topology) is (topology is t)
+                if fits:
+                    bind(made, rule)
+                else:
+                    check_refused(lambda m=made, r=rule: bind(m, r))
+
+
+def test_a_metadata_graph_becomes_no_target_rows() -> None:
+    graph = proposal_of([[1, 2]], topology="metadata_graph")
+    for name in verifiers.names():
+        check_refused(lambda name=name: bind(graph, name), "metadata_graph")
+    with pytest.raises(ContractError, match="metadata graph"):
+        contract("unfolds nothing", topology=frozenset(Topology))
+
+
+# ---------------------------------------- no way round "reads q needs a real q"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sets(st.sampled_from(list(ProbabilitySemantics))),
+    st.sampled_from([s for s in ProbabilitySemantics if s is not NORMAL]),
+    st.sampled_from([frozenset, set, list, tuple]),
+    st.booleans(),
+)
+def test_no_contract_lets_a_score_reach_a_rule_that_reads_q(
+    listed: Any, semantics: Any, container: Any, as_text: bool
+) -> None:
+    names = container(str(m) if as_text else m for m in listed)
+    bad = proposal_of([[1]], semantics=semantics, relation="iid")
+    try:
+        rule = contract("any", reads_q=True, probability=names)
+    except ContractError as error:
+        assert listed - {NORMAL} and "reads q" in str(error)
+        rule = contract("any", reads_q=True, probability=frozenset({NORMAL}))
+        # As if the constructor had been got round.
+        object.__setattr__(rule, "probability", frozenset(listed))
+    check_refused(lambda: bind(bad, rule), semantics.value)
+    offered = SourceContract("source", semantics, SamplingRelation.IID, Topology.TREE)
+    check_refused(lambda: negotiate([offered], rule), semantics.value)
+
+
+def test_a_contract_that_overrides_its_answers_gets_nowhere() -> None:
+    class Obliging(VerifierContract):
+        def supports_probability(self, semantics: Any) -> bool:
+            return True
+
+    rule = Obliging(
+        "obliging",
+        reads_q=True,
+        exact=True,
+        probability=frozenset({NORMAL}),
+        sampling=frozenset(SamplingRelation),
+    )
+    check_refused(lambda: bind(proposal_of([[1]]), rule), "absent")
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"reads_q": 1}, "reads_q"),
+        ({"reads_q": None}, "reads_q"),
+        ({"exact": "yes"}, "exact"),
+        ({"merges_q": 0}, "merges_q"),
+        ({"greedy_only": None}, "greedy_only"),
+        ({"probability": None}, "probability"),
+        ({"probability": "absent"}, "probability"),
+        ({"probability": {"likelihood"}}, "probability"),
+        ({"sampling": {"argmax"}}, "sampling"),
+        ({"sampling": 3}, "sampling"),
+        ({"topology": {"graph"}}, "topology"),
+    ],
+    ids=repr,
+)
+def test_a_verifier_contract_names_its_bad_field(changes: Any, told: str) -> None:
+    with pytest.raises(ContractError, match=told):
+        contract("bad", **changes)
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        ((None, "absent", "iid", "tree"), "name"),
+        (("s", "none", "iid", "tree"), "probability_semantics"),
+        (("s", "absent", "random", "tree"), "sampling_relation"),
+        (("s", "absent", "iid", None), "topology"),
+        (("s", "absent", "iid", "tree", "lunch"), "cost_term"),
+    ],
+    ids=repr,
+)
+def test_a_source_contract_names_its_bad_field(arguments: Any, told: str) -> None:
+    with pytest.raises(SpecbookError, match=told):
+        SourceContract(*arguments)
+
+
+@pytest.mark.parametrize("thing", [None, 3, object(), ["membership"], b"greedy"])
+def test_what_is_no_verifier_is_refused(thing: Any) -> None:
+    with pytest.raises(ContractError, match="not a verifier"):
+        bind(proposal_of([[1]]), thing)
+    with pytest.raises(ContractError):
+        Verifier(thing, lambda *_: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ContractError, match="callable"):
+        Verifier(IID_RULE, "select")  # type: ignore[arg-type]
+
+
+def test_an_unknown_verifier_lists_the_known_ones() -> None:
+    with pytest.raises(SpecbookError, match="membership"):
+        bind(proposal_of([[1]]), "nope")
+
+
+@pytest.mark.parametrize("thing", [None, 3, [None], ["x"], [[]], "ab"])
+def test_what_is_no_proposal_is_refused(thing: Any) -> None:
+    with pytest.raises(ContractError, match="not a Proposal"):
+        bind(thing, "membership")
+
+
+# --------------------------------------------------------------------- merging
+
+
+def test_merged_sources_need_a_proof_for_several_q() -> None:
+    two = [q_proposal(owner="a"), q_proposal(owner="b")]
+    check_refused(lambda: bind(two, IID_RULE), "merged", "['a', 'b']", "mixture")
+    proved = contract("proved", reads_q=True, probability={NORMAL}, merges_q=True)
+    assert bind(two, proved).node_count == 4
+    same = [q_proposal(owner="a"), q_proposal(owner="a")]
+    check_refused(lambda: bind(same, IID_RULE), "merged")
+
+
+def test_one_proposal_whose_nodes_name_two_sources_is_merged_too() -> None:
+    from specbook.proposal import ProposalNode
+
+    two = q_proposal()
+    nodes = (ProposalNode(1, q=0.5, source="a"), ProposalNode(2, q=0.5, source="b"))
+    object.__setattr__(two, "nodes", nodes)
+    check_refused(lambda: bind(two, IID_RULE), "merged")
+
+
+def test_a_miss_beside_a_hit_is_no_merge() -> None:
+    bind([q_proposal(owner="a"), q_proposal([], owner="b")], IID_RULE)
+
+
+def test_negotiate_finds_before_the_first_round_what_bind_would_find_later() -> None:
+    sampled = SourceContract("a", NORMAL, SamplingRelation.IID, Topology.TREE)
+    other = SourceContract("b", NORMAL, SamplingRelation.IID, Topology.TREE)
+    negotiate([sampled], IID_RULE)
+    negotiate([], IID_RULE)
+    check_refused(lambda: negotiate([sampled, other], IID_RULE), "merged", "'a', 'b'")
+    heuristic = contract("typical", exact=False)
+    check_refused(lambda: negotiate([sampled], heuristic), "heuristic")
+    negotiate([sampled], heuristic, exact=False)
+    with pytest.raises(ContractError, match="not a source contract"):
+        negotiate([None], IID_RULE)  # type: ignore[list-item]
+
+
+# ----------------------------------------------------------- modes and budgets
+
+
+def test_exact_mode_refuses_heuristics_however_it_is_asked_for() -> None:
+    heuristic = verifier(lambda *_: None, exact=False)
+    name = heuristic.contract.name
+    exact = manifest(verifier=name, mode="exact")
+    loose = manifest(verifier=name, mode="heuristic")
+
+    def under(item: Any) -> Any:
+        return proposal_of([[1]], manifest_hash=item.hash)
+
+    for attempt in (
+        lambda: bind(under(exact), heuristic),
+        lambda: bind(under(exact), heuristic, exact=True),
+        lambda: bind(under(exact), heuristic, manifest=exact),
+        lambda: bind(under(exact), heuristic, manifest=exact, exact=False),
+        lambda: bind(under(loose), heuristic, manifest=loose, exact=True),
+        lambda: bind([], heuristic),
+    ):
+        check_refused(attempt, "heuristic")
+    for allowed in (
+        lambda: bind(under(loose), heuristic, manifest=loose),
+        lambda: bind(under(loose), heuristic, exact=False),
+    ):
+        must_fail(check_refused, allowed)
+
+
+@pytest.mark.parametrize(
+    "limits, told",
+    [
+        ({"max_nodes": 4}, "5 candidate nodes, the manifest allows 4"),
+        ({"max_depth": 2}, "3 depth, the manifest allows 2"),
+        ({"temporary_state_bytes": 499}, "500 temporary state bytes"),
+    ],
+    ids=repr,
+)
+def test_budgets_are_limits_that_are_met_exactly(limits: Any, told: str) -> None:
+    paths = [[1, 2, 3], [1, 4], [5]]
+    fits = {"max_nodes": 5, "max_depth": 3, "temporary_state_bytes": 500}
+
+    def attempt(**values: Any) -> Any:
+        frozen = manifest(verifier="membership", **values)
+        made = [
+            proposal_of(paths[:1], manifest_hash=frozen.hash),
+            proposal_of(paths[2:], manifest_hash=frozen.hash),
+            proposal_of([[4]], manifest_hash=frozen.hash),
+        ]
+        return bind(made, "membership", manifest=frozen, bytes_per_node=100)
+
+    assert attempt(**fits).node_count == 5
+    check_refused(lambda: attempt(**{**fits, **limits}), told)
+    must_fail(check_refused, lambda: attempt(**fits))
+
+
+def test_a_stale_manifest_hash_is_refused() -> None:
+    frozen = manifest(verifier="membership")
+    later = frozen.replace(target_cache_generation=1)
+    old = proposal_of([[1]], manifest_hash=frozen.hash)
+    bind(old, "membership", manifest=frozen)
+    check_refused(
+        lambda: bind(old, "membership", manifest=later),
+        frozen.hash[:12],
+        later.hash[:12],
+    )
+    empty = proposal_of([], manifest_hash=frozen.hash)
+    check_refused(lambda: bind([empty], "membership", manifest=later), "made under")
+
+
+def test_the_manifest_names_the_verifier() -> None:
+    frozen = manifest(verifier="greedy")
+    made = proposal_of([[1]], manifest_hash=frozen.hash)
+    check_refused(lambda: bind(made, "membership", manifest=frozen), "'greedy'")
+
+
+def test_empty_proposals_bind_when_their_kind_does() -> None:
+    assert bind([], "membership").proposals == ()
+    assert bind(proposal_of([]), "membership").node_count == 0
+    check_refused(
+        lambda: bind(proposal_of([]), IID_RULE), "fixed: probability 'absent'"
+    )
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, True, None, "8"])
+def test_bytes_per_node_is_a_count(size: Any) -> None:
+    for frozen in (None, manifest(verifier="membership")):
+        with pytest.raises(ContractError, match="bytes_per_node"):
+            bind([], "membership", manifest=frozen, bytes_per_node=size)
+
+
+@pytest.mark.parametrize("thing", [{}, "hash", 3])
+def test_what_is_no_manifest_is_refused(thing: Any) -> None:
+    with pytest.raises(ContractError, match="not a manifest"):
+        bind([], "membership", manifest=thing)
+
+
+def test_every_registered_verifier_keeps_the_rule_about_q() -> None:
+    for name in verifiers.names():
+        rule = contract_of(name)
+        if rule.reads_q:
+            assert rule.probability <= {NORMAL}
+        else:
+            assert not rule.merges_q

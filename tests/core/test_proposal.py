@@ -1,0 +1,223 @@
+"""The typed result of a draft source (section 0x02)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from specbook.errors import ProposalError, SpecbookError
+from specbook.proposal import (
+    ProbabilitySemantics,
+    Proposal,
+    ProposalNode,
+    ProposalStateHandle,
+    SamplingRelation,
+    Topology,
+)
+
+from .helpers.sources import proposal_of
+
+HANDLE = ProposalStateHandle("owner", "request", 0)
+
+
+def proposal(*nodes: Any, **changes: Any) -> Proposal:
+    fields: dict[str, Any] = {
+        "nodes": nodes,
+        "probability_semantics": "absent",
+        "sampling_relation": "iid",
+        "topology": "tree",
+        "state_handle": HANDLE,
+        "manifest_hash": "m",
+        **changes,
+    }
+    return Proposal(**fields)
+
+
+def test_the_articles_fields_are_all_there() -> None:
+    assert [f.name for f in dataclasses.fields(Proposal)] == [
+        "nodes",
+        "probability_semantics",
+        "sampling_relation",
+        "topology",
+        "state_handle",
+        "manifest_hash",
+    ]
+    node = ProposalNode(3, q=Fraction(1, 2), score=-7.5, source="s")
+    assert (node.q, node.score) == (Fraction(1, 2), -7.5)
+    assert {f.name for f in dataclasses.fields(node)} >= {
+        "token_id",
+        "parent",
+        "depth",
+        "q",
+        "score",
+        "source",
+        "state_owner",
+        "origin_request",
+    }
+
+
+def test_names_become_members_and_everything_is_frozen() -> None:
+    made = proposal(ProposalNode(1))
+    assert made.probability_semantics is ProbabilitySemantics.ABSENT
+    assert made.sampling_relation is SamplingRelation.IID
+    assert made.topology is Topology.TREE
+    for thing in (made, made.nodes[0], HANDLE):
+        field = dataclasses.fields(thing)[0].name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(thing, field, None)
+
+
+def test_a_miss_is_a_proposal_without_nodes() -> None:
+    for semantics in ProbabilitySemantics:
+        for topology in Topology:
+            empty = proposal(probability_semantics=semantics, topology=topology)
+            assert empty.nodes == () and empty.source_names == ()
+
+
+def test_source_names_in_order_of_first_appearance() -> None:
+    nodes = [ProposalNode(i, source=s) for i, s in enumerate("baab")]
+    assert proposal(*nodes).source_names == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"token_id": -1}, "token_id"),
+        ({"token_id": 1.0}, "token_id"),
+        ({"token_id": True}, "token_id"),
+        ({"token_id": None}, "token_id"),
+        ({"parent": -2}, "parent"),
+        ({"parent": 0.0}, "parent"),
+        ({"depth": 0}, "depth"),
+        ({"depth": False}, "depth"),
+        ({"q": -0.1}, "q"),
+        ({"q": 1.1}, "q"),
+        ({"q": math.nan}, "q"),
+        ({"q": "0.5"}, "q"),
+        ({"q": True}, "q"),
+        ({"score": math.inf}, "score"),
+        ({"score": math.nan}, "score"),
+        ({"score": "9"}, "score"),
+        ({"source": None}, "source"),
+        ({"state_owner": 1}, "state_owner"),
+        ({"origin_request": b"r"}, "origin_request"),
+    ],
+    ids=repr,
+)
+def test_a_node_names_its_bad_field(changes: Any, told: str) -> None:
+    with pytest.raises(ProposalError, match=told):
+        ProposalNode(**{"token_id": 1, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"owner": None}, "owner"),
+        ({"request": 7}, "request"),
+        ({"generation": -1}, "generation"),
+        ({"generation": 1.5}, "generation"),
+        ({"generation": True}, "generation"),
+    ],
+    ids=repr,
+)
+def test_a_state_handle_names_its_bad_field(changes: Any, told: str) -> None:
+    with pytest.raises(ProposalError, match=told):
+        ProposalStateHandle(
+            **{"owner": "o", "request": "r", "generation": 0, **changes}
+        )
+
+
+@pytest.mark.parametrize(
+    "changes, told",
+    [
+        ({"nodes": None}, "nodes"),
+        ({"nodes": "ab"}, "nodes"),
+        ({"nodes": {1}}, "nodes"),
+        ({"nodes": [5]}, r"nodes\[0\] is not a ProposalNode"),
+        ({"probability_semantics": "q"}, "probability_semantics.*score_only"),
+        ({"probability_semantics": None}, "probability_semantics"),
+        ({"sampling_relation": "argmax"}, "sampling_relation.*beam"),
+        ({"topology": "dag"}, "topology.*metadata_graph"),
+        ({"topology": ["tree"]}, "topology"),
+        ({"state_handle": None}, "state_handle"),
+        ({"state_handle": "owner"}, "state_handle"),
+        ({"manifest_hash": None}, "manifest_hash"),
+        ({"manifest_hash": b"m"}, "manifest_hash"),
+    ],
+    ids=repr,
+)
+def test_a_proposal_names_its_bad_field(changes: Any, told: str) -> None:
+    with pytest.raises(ProposalError, match=told):
+        proposal(**changes)
+
+
+@pytest.mark.parametrize(
+    "nodes, told",
+    [
+        ([ProposalNode(1, parent=0, depth=2)], "is not before"),
+        ([ProposalNode(1, parent=1, depth=2), ProposalNode(2)], "is not before"),
+        ([ProposalNode(1, parent=9, depth=2)], "is not before"),
+        ([ProposalNode(1, depth=2)], "depth 2 under a parent of depth 0"),
+        ([ProposalNode(1), ProposalNode(2, 0, 3)], "depth 3 under a parent of depth 1"),
+    ],
+    ids=repr,
+)
+def test_parents_come_first_and_depths_follow(nodes: Any, told: str) -> None:
+    with pytest.raises(ProposalError, match=told):
+        proposal(*nodes)
+
+
+@pytest.mark.parametrize(
+    "semantics, node, told",
+    [
+        ("normalized_conditional", ProposalNode(1), "no q"),
+        ("normalized_conditional", ProposalNode(1, score=0.9), "no q"),
+        ("normalized_conditional", ProposalNode(1, q=0), "q = 0"),
+        ("score_only", ProposalNode(1), "no score"),
+        ("frequency", ProposalNode(1), "no score"),
+        ("score_only", ProposalNode(1, q=0.5, score=1), "belongs in score"),
+        ("frequency", ProposalNode(1, q=0.5, score=1), "belongs in score"),
+        ("absent", ProposalNode(1, q=0.5), "belongs in score"),
+    ],
+    ids=repr,
+)
+def test_q_and_score_cannot_stand_in_for_each_other(
+    semantics: str, node: Any, told: str
+) -> None:
+    with pytest.raises(ProposalError, match=told):
+        proposal(node, probability_semantics=semantics)
+
+
+def test_q_is_kept_exactly() -> None:
+    third = Fraction(1, 3)
+    made = proposal(
+        ProposalNode(1, q=third), probability_semantics="normalized_conditional"
+    )
+    assert made.nodes[0].q == third and type(made.nodes[0].q) is Fraction
+
+
+def test_shapes_are_checked() -> None:
+    chain = proposal_of([[1, 2, 3]], topology="sequence")
+    assert [node.parent for node in chain.nodes] == [-1, 0, 1]
+    proposal_of([[1], [2]], topology="set")
+    for paths, topology, told in (
+        ([[1], [2]], "sequence", "in a sequence"),
+        ([[1, 2]], "set", "in a set"),
+    ):
+        with pytest.raises(ProposalError, match=told):
+            proposal_of(paths, topology=topology)
+
+
+def test_every_error_is_a_value_error() -> None:
+    assert issubclass(ProposalError, SpecbookError) and issubclass(
+        SpecbookError, ValueError
+    )
+
+
+def test_a_huge_proposal_is_checked_in_one_pass() -> None:
+    chain = [ProposalNode(i % 7, i - 1, i + 1) for i in range(100_000)]
+    assert len(proposal(*chain, topology="sequence").nodes) == 100_000
