@@ -26,7 +26,7 @@ fetch: setup
 
 book: fetch
 	@$(PY) tools/execute.py
-	@$(PY) tools/site.py
+	@$(PY) tools/build_site.py
 
 test: fetch lint unit
 	@$(PY) tools/execute.py
@@ -43,7 +43,7 @@ unit: setup
 
 # The site, from the executions that `make book` or `make test` left.
 site: setup
-	@$(PY) tools/site.py
+	@$(PY) tools/build_site.py
 
 audit: setup
 	@$(PY) tools/audit.py

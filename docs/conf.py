@@ -1,6 +1,6 @@
 """Sphinx settings of the book's site.
 
-Run through tools/site.py, which stages these sources beside the executed notebooks.
+Run through tools/build_site.py, which stages these sources beside the executed notebooks.
 Nothing here executes a notebook or reads the network.
 """
 
@@ -28,7 +28,6 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinxcontrib.bibtex",
@@ -60,15 +59,24 @@ bibtex_default_style = "plain"
 bibtex_reference_style = "author_year"
 
 # Signatures name types of numpy, torch and the standard library, whose pages are not
-# on this site. Only names of our own can be broken references.
+# on this site, and some private names. Only public names of our own can be broken.
 nitpicky = True
-nitpick_ignore_regex = [(r"py:.*", r"(?!specbook\.).*")]
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!specbook\.).*"),
+    (r"py:.*", r"specbook\..*\b_\w+"),
+]
+# Docstrings put names into single backquotes.
+default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+# An object that a package exports again is described once, in its own module.
+autodoc_default_options = {
+    "members": True,
+    "show-inheritance": True,
+    "ignore-module-all": True,
+}
 napoleon_use_rtype = False
-python_maximum_signature_line_length = 72
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
@@ -78,6 +86,8 @@ html_static_path = ["_static"]
 html_css_files = ["specbook.css"]
 html_sidebars = {"**": ["search-button-field.html", "sbt-sidebar-nav.html"]}
 html_show_sphinx = False
+# A summary would be fetched, which a page opened from disk may not do.
+html_show_search_summary = False
 html_last_updated_fmt = None
 html_permalinks_icon = "#"
 pygments_style = "a11y-high-contrast-light"

@@ -1,7 +1,7 @@
 """Build the book's site from notebooks that were executed already.
 
-    python tools/site.py                 after make book or make test
-    python tools/site.py --stale         draw older executions (while writing)
+    python tools/build_site.py                 after make book or make test
+    python tools/build_site.py --stale         draw older executions (while writing)
 
 Stages docs/, the executed notebooks and the generated pages in build/site-src, adds
 MathJax, runs Sphinx with every warning an error, and checks the pages that came out.
@@ -24,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from specbook import claims  # noqa: E402
 from tools import execute, pages, webparts  # noqa: E402
 
 SOURCE = ROOT / "build" / "site-src"
@@ -60,12 +61,13 @@ def executions(folder: Path, stale: bool) -> tuple[list[Path], dict[str, Any]]:
     return [folder / name for name in stamp["notebooks"]], timings
 
 
-def stage(notebooks: list[Path], timings: dict[str, Any]) -> None:
-    """Lay out build/site-src: sources, executed notebooks, generated pages."""
+def stage(notebooks: list[Path], timings: dict[str, Any], stale: bool) -> None:
+    """Lay out build/site-src: sources, executed notebooks, generated pages.
+
+    Raises NoSite, unless ``stale``, for a claim that its notebook ran without showing.
+    """
     shutil.rmtree(SOURCE, ignore_errors=True)
-    shutil.copytree(
-        ROOT / "docs", SOURCE, ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(ROOT / "docs", SOURCE, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         shutil.copyfile(ROOT / name, SOURCE / name.lower())
     (SOURCE / "notebooks").mkdir()
@@ -76,7 +78,11 @@ def stage(notebooks: list[Path], timings: dict[str, Any]) -> None:
         (SOURCE / "notebooks" / path.name).write_text(text, encoding="utf-8")
     pages.write_api(SOURCE / "api")
     pages.write_run(SOURCE / "run.md", timings, notebooks)
-    pages.write_claims(SOURCE / "claims.md", execute.RECORDS)
+    records = claims.read_records(execute.RECORDS)
+    missing = pages.unshown(records, [path.stem for path in notebooks])
+    if missing and not stale:
+        raise NoSite(f"claims that their notebook did not show: {', '.join(missing)}")
+    pages.write_claims(SOURCE / "claims.md", records)
 
 
 def sphinx(math: str) -> int:
@@ -116,9 +122,7 @@ class Page(HTMLParser):
         self.level = 0
         self.titles = 0
 
-    def handle_starttag(
-        self, tag: str, attrs: list[tuple[str, str | None]]
-    ) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Check one element."""
         have = dict(attrs)
         if not (tag == "link" and (have.get("rel") or "") in QUIET_LINKS):
@@ -156,7 +160,7 @@ def site_faults(site: Path) -> list[str]:
     """Return every fault of every page and style sheet of a built site."""
     found = []
     for path in sorted(site.rglob("*.html")):
-        if "_static" in path.parts or "_modules" in path.parts:
+        if "_static" in path.parts:
             continue
         for fault in page_faults(path.read_text(encoding="utf-8")):
             found.append(f"{path.relative_to(site)}: {fault}")
@@ -173,10 +177,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         notebooks, timings = executions(execute.EXECUTED, options.stale)
+        stage(notebooks, timings, options.stale)
     except NoSite as error:
         print(error, file=sys.stderr)
         return 1
-    stage(notebooks, timings)
     math = "mathjax"
     try:
         webparts.copy_mathjax(SOURCE / "_static")

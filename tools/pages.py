@@ -1,0 +1,185 @@
+"""The pages that no hand writes: reference run, register of claims, API reference."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from specbook import claims
+from tools import floors
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+# ---- reference run ---------------------------------------------------------------
+
+
+def machine_line(timings: dict[str, Any]) -> str:
+    """Return machine, versions and date of a run, for people."""
+    machine = timings["machine"]
+    versions = ", ".join(f"{k} {v}" for k, v in machine["versions"].items())
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
+        f"Python {machine['python']}, {versions}, {timings['date']}"
+    )
+
+
+def add_run_note(notebook: dict[str, Any], timings: dict[str, Any], stem: str) -> None:
+    """Put what this execution took below a staged notebook's first cell."""
+    record = timings["notebooks"][stem]
+    text = (
+        "{.run-note}\n"
+        f"This page ran in {record['seconds']:.0f} s with {record['peak_mb']} MB of "
+        f"memory ({machine_line(timings)})."
+    )
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
+    cell = {"cell_type": "markdown", "id": digest, "metadata": {}, "source": text}
+    notebook["cells"].insert(1, cell)
+
+
+def title_of(path: Path) -> str:
+    """Return a notebook's title: its first line that starts with one ``#``."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    for cell in notebook["cells"]:
+        for line in "".join(cell["source"]).splitlines():
+            if line.startswith("# "):
+                return line[2:].strip()
+    raise ValueError(f"{path.name} has no title")
+
+
+def write_run(target: Path, timings: dict[str, Any], notebooks: list[Path]) -> None:
+    """Write the page of times and memory of the run that the site shows."""
+    lines = [
+        "# The run behind these pages",
+        "",
+        "Every notebook was executed once, from top to bottom, and the pages show that",
+        "execution. Times are one run on the machine below: read them as an order of",
+        "magnitude. Memory is the peak of the notebook's kernel; a run fails above",
+        "1,500 MB, which is what a free Binder machine can give.",
+        "",
+        machine_line(timings) + ".",
+        "",
+        "| notebook | seconds | peak memory (MB) |",
+        "|---|---:|---:|",
+    ]
+    total = 0.0
+    for path in notebooks:
+        record = timings["notebooks"][path.stem]
+        total += record["seconds"]
+        lines.append(
+            f"| [{title_of(path)}](notebooks/{path.name}) "
+            f"| {record['seconds']:.1f} | {record['peak_mb']} |"
+        )
+    lines += [f"| all | {total:.1f} | |", ""]
+    target.write_text("\n".join(lines), encoding="utf-8")
+
+
+# ---- claims ----------------------------------------------------------------------
+
+
+def claim_links(records: dict[str, list[dict[str, Any]]], claim: Any) -> str:
+    """Return a link to the place on its page where a claim is shown."""
+    if claim.id not in records:
+        return "not in this run"
+    name = claim.notebook
+    return f'<a href="notebooks/{name}.html#claim-{claim.id}">{name}</a>'
+
+
+def unshown(records: dict[str, Any], stems: list[str]) -> list[str]:
+    """Return the ids of claims whose notebook ran without showing them."""
+    return [
+        claim.id
+        for claim in claims.load().values()
+        if claim.notebook in stems and claim.id not in records
+    ]
+
+
+def write_claims(target: Path, records: dict[str, list[dict[str, Any]]]) -> None:
+    """Write the register of claims: section, wording, evidence, where it is shown."""
+    lines = [
+        "# Register of claims",
+        "",
+        "Each claim of the article that a computer can check has an id, and a visible",
+        "check in a notebook shows it. The build fails for a claim without a check and",
+        "for a check without a claim. *Evidence* says how we show it: exact (enumerated,",
+        "or an equality of integers and fractions), statistical (with the chance that a",
+        "true claim fails), measured on the machine of the run, or cited.",
+        "",
+        "| section | claim | evidence | shown in |",
+        "|---|---|---|---|",
+    ]
+    for claim in claims.load().values():
+        text = " ".join(claim.text.split()).replace("|", "\\|")
+        rate = f" ({claim.false_alarm:g})" if claim.false_alarm else ""
+        lines.append(
+            f"| {claim.section} | {text} | {claim.kind}{rate} "
+            f"| {claim_links(records, claim)} |"
+        )
+    target.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+# ---- API reference ---------------------------------------------------------------
+
+
+def modules() -> Iterator[str]:
+    """Yield the name of every public module of the package.
+
+    The modules below ``specbook.exercises`` hold the answers, so they are left out.
+    """
+    package = importlib.import_module("specbook")
+    for info in pkgutil.walk_packages(package.__path__, "specbook."):
+        private = any(part.startswith("_") for part in info.name.split(".")[1:])
+        if not private and not info.name.startswith("specbook.exercises."):
+            yield info.name
+
+
+def summary(name: str) -> str:
+    """Return the first line of a module's docstring; ValueError when it has none."""
+    text = importlib.import_module(name).__doc__
+    if not text or not text.strip():
+        raise ValueError(f"{name} has no docstring")
+    return " ".join(text.strip().split("\n\n")[0].split())
+
+
+def write_api(folder: Path) -> None:
+    """Write one page for each public module, and an index by floor."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = sorted(modules(), key=lambda name: (floors.floor(name), name))
+    lines = [
+        "# API reference",
+        "",
+        "A module uses only its own floor and those below. The first two floors are",
+        "exact mathematics on numpy, scipy and networkx and never import torch.",
+        "",
+    ]
+    for number, title in floors.TITLES.items():
+        lines += [
+            f"## Floor {number}: {title.lower()}",
+            "",
+            "| module | what |",
+            "|---|---|",
+        ]
+        for name in names:
+            if floors.floor(name) == number:
+                what = summary(name).replace("|", "\\|")
+                lines.append(f"| [{name}]({name}.md) | {what} |")
+        lines.append("")
+    lines += ["```{toctree}", ":hidden:", "", *names, "```", ""]
+    (folder / "index.md").write_text("\n".join(lines), encoding="utf-8")
+    for name in names:
+        page = [
+            f"# {name}",
+            "",
+            f"Floor {floors.floor(name)}.",
+            "",
+            "```{eval-rst}",
+            f".. automodule:: {name}",
+            "```",
+            "",
+        ]
+        (folder / f"{name}.md").write_text("\n".join(page), encoding="utf-8")
