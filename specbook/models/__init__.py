@@ -9,11 +9,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# Not lazily: importing the submodule of that name later would hide the function.
+from .fetch import fetch, is_fetched
 from .protocol import Target, TargetRows, TargetSession
 from .table import TableTarget
 
 if TYPE_CHECKING:
-    from .fetch import fetch, is_fetched
     from .lean import LeanTarget
     from .target import TransformersTarget, load_target
     from .tiny import tiny_llama
@@ -34,8 +35,6 @@ __all__ = [
 _LAZY = {
     "LeanTarget": "lean",
     "TransformersTarget": "target",
-    "fetch": "fetch",
-    "is_fetched": "fetch",
     "load_target": "target",
     "tiny_llama": "tiny",
 }
@@ -45,7 +44,6 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-    # Bound here at once: for `fetch` the submodule of that name would win otherwise.
     globals()[name] = value
     return value
 
