@@ -1,2 +1,525 @@
-def obstacle(model): return "not yet"
-class LeanTarget: pass
+"""A lean forward for Llama-like checkpoints on the CPU.
+
+A small model at batch one is bound by reading its weights, so speed is lost wherever
+they are read badly or the processor waits for Python. Against the generic target:
+
+- query, key and value projections are one matrix, gate and up projections another;
+- matrices are packed once into the block layout of oneDNN. Plain layout reads the
+  weights at a third of the memory's speed for one to sixteen rows, packed layout at
+  nearly all of it, and it is quicker for four rows than for one: short blocks are
+  padded;
+- keys and values of all layers lie in one buffer, written in place. A commit moves
+  the accepted rows and sets a length, a refusal only sets a length;
+- rotation is one complex product over queries and keys: the rows of their matrices
+  are permuted so that the two halves of a pair are neighbours (scores do not change),
+  and value heads ride along with angle zero;
+- the LM head is run on eight rows at a time, in the order in which a walk down the
+  tree can ask for them. A row that no verifier looks at costs nothing.
+
+It is trusted only because it is checked: before its first round its rows must equal
+those of transformers' own forward on the same weights (`selftest`).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from .. import checks
+from ..errors import LawError, TargetError
+from . import selftest
+from .protocol import FRONTIER
+from .target import (
+    LogitRows,
+    ModelTarget,
+    UnsupportedTargetError,
+    _eos,
+    check_config,
+    context_limit,
+    describe_head,
+    load_transformers_model,
+    tensors_sha256,
+    visibility,
+)
+
+if TYPE_CHECKING:
+    from ..tree import CandidateTree
+
+LEAST_ROWS = 4
+"""Blocks shorter than this are padded: packed matrices are quicker on four rows."""
+
+HEAD_GROUP = 8
+"""Rows that one run of the LM head computes."""
+
+PREFILL = 512
+"""Prompts are read in blocks of this many tokens, so that masks stay small."""
+
+GROWTH = 256
+"""Rows by which a key/value buffer grows."""
+
+_CLASSES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM")
+_STATIC_ROPE = ("default", "linear", "llama3", "yarn")
+
+
+def obstacle(model: Any) -> str | None:
+    """Why the lean forward does not fit `model` (of transformers), or None."""
+    config = model.config
+    if type(model).__name__ not in _CLASSES:
+        return f"{type(model).__name__} is not one of {', '.join(_CLASSES)}"
+    parameter = next(model.parameters())
+    if parameter.device.type != "cpu":
+        return f"it is on {parameter.device}, the lean forward runs on the CPU"
+    if parameter.dtype not in (torch.float32, torch.bfloat16):
+        return f"its dtype is {parameter.dtype}, not float32 or bfloat16"
+    if config.hidden_act != "silu":
+        return f"its activation is {config.hidden_act}, not silu"
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if rope not in _STATIC_ROPE:
+        return f"its rotary frequencies ({rope}) change with the length"
+    if getattr(config, "quantization_config", None) is not None:
+        return "its weights are quantised"
+    return None
+
+
+class LeanTarget(ModelTarget):
+    """A Llama-like causal LM with its own forward. See `Target`.
+
+    `model`: a transformers model that `obstacle` finds nothing against. With `take`
+    its weights are moved, not copied, and it is unusable afterwards (one copy stays
+    in memory, plus the embedding when it is tied to the head). `pack=False` keeps the
+    plain layout of the matrices. Raises `SelfTestError` when the rows differ from
+    those of the model's own forward.
+    """
+
+    forward_name = "lean"
+    attention = "sdpa"
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        source: str | None = None,
+        take: bool = False,
+        pack: bool = True,
+        self_test: bool = True,
+    ) -> None:
+        check_config(model.config)
+        if why := obstacle(model):
+            raise UnsupportedTargetError(f"no lean forward for this model: {why}")
+        model.eval()
+        config = model.config
+        self.config = config
+        self.source = source
+        self.context_limit = context_limit(config)
+        self.eos_token_id = _eos(model)
+        head = model.get_output_embeddings().weight
+        self.vocab_size = int(head.shape[0])
+        self.dtype = head.dtype
+        self.device = head.device
+        self._head = describe_head(head, head is model.get_input_embeddings().weight)
+        self._loaded_attention = str(config._attn_implementation)
+        if source is None:
+            # Once the weights are repacked there is nothing left to take it from.
+            self.__dict__["_checkpoint_identity"] = (
+                f"in memory: {type(config).__name__} "
+                f"{tensors_sha256(config, model.state_dict())}"
+            )
+        plan = expected = None
+        if self_test:
+            # Before the weights move: the reference is the model's own forward.
+            plan = selftest.Plan(self.vocab_size, self.context_limit)
+            expected = plan.reference(functools.partial(_plain_logits, model))
+        self._weights = _Weights(model, take=take, pack=pack)
+        self._bytes_per_row = self._weights.bytes_per_row
+        if plan is not None and expected is not None:
+            plan.check(self, expected, self.dtype)
+
+    def transformers_model(self) -> Any:
+        """The same checkpoint as a plain transformers model, read again from its
+        folder: a second copy in memory, for comparisons. Drop it afterwards."""
+        if self.source is None:
+            raise TargetError("this target was made in memory; keep its model yourself")
+        return load_transformers_model(
+            self.source, dtype=self.dtype, attn_implementation=self._loaded_attention
+        )
+
+    def _new_state(self) -> _State:
+        return _State(self._weights)
+
+    def _forward(
+        self, state: _State, pending: list[int], tree: CandidateTree
+    ) -> LeanRows:
+        weights = self._weights
+        base = len(state)
+        # The head of a long prompt, block by block; nobody asks for its logits.
+        while len(pending) > PREFILL:
+            block, pending = pending[:PREFILL], pending[PREFILL:]
+            positions = np.arange(base, base + PREFILL)
+            mask = visibility(base, PREFILL, np.zeros((0, 0), dtype=bool))
+            weights.run(state, block, positions, mask)
+            base += PREFILL
+        positions = np.concatenate(
+            [np.arange(base, base + len(pending)), np.array(tree.position_ids, int)]
+        )
+        mask = None
+        if len(pending) + len(tree) > 1:
+            mask = visibility(base, len(pending), tree.tree_mask)
+        hidden = weights.run(state, [*pending, *tree.token_ids], positions, mask)
+        return LeanRows(weights, hidden[len(pending) - 1 :], tree)
+
+
+@torch.inference_mode()
+def _plain_logits(model: Any, tokens: Sequence[int]) -> np.ndarray:
+    output = model(input_ids=torch.tensor([list(tokens)]), use_cache=False)
+    return output.logits[0].float().numpy()
+
+
+class LeanRows(LogitRows):
+    """Last hidden states of the frontier and the tree's rows; logits on demand.
+
+    Logits are computed for a group of rows at a time: the row asked for and those
+    that follow below it, breadth first. `head_seconds` is the time that this took
+    after `verify` had returned; it belongs to the target's forward.
+    """
+
+    def __init__(
+        self, weights: _Weights, hidden: torch.Tensor, tree: CandidateTree
+    ) -> None:
+        self._weights = weights
+        self._hidden = hidden
+        self._tree = tree
+        self._ready: dict[int, torch.Tensor] = {}
+        self.head_seconds = 0.0
+        # The frontier's law is always needed; its group belongs to the forward.
+        self._compute(FRONTIER)
+
+    def __len__(self) -> int:
+        """Rows of the tree (the frontier is not counted)."""
+        return len(self._tree)
+
+    def _row(self, row: int) -> torch.Tensor:
+        row = checks.integer(
+            row, "row", least=FRONTIER, most=len(self) - 1, error=LawError
+        )
+        if row not in self._ready:
+            started = time.perf_counter()
+            self._compute(row)
+            self.head_seconds += time.perf_counter() - started
+        return self._ready[row]
+
+    @torch.inference_mode()
+    def _compute(self, row: int) -> None:
+        group: list[int] = []
+        queue = deque([row])
+        while queue and len(group) < HEAD_GROUP:
+            item = queue.popleft()
+            if item not in self._ready:
+                group.append(item)
+            queue.extend(self._tree.children(item))
+        if group == list(range(-1, len(self._hidden) - 1)):
+            hidden = self._hidden
+        else:
+            hidden = self._hidden[[item + 1 for item in group]]
+        logits = self._weights.head_logits(hidden)
+        for item, line in zip(group, logits, strict=False):
+            self._ready[item] = line
+
+
+class _State:
+    """Keys and values of one request: a buffer [layers, 2 * kv_heads, capacity,
+    head_dim], keys' heads before values', of which the first `len` rows hold."""
+
+    def __init__(self, weights: _Weights) -> None:
+        self._shape = weights.cache_shape
+        self._dtype = weights.dtype
+        self._length = 0
+        self.buffer = self._allocate(0)
+
+    def _allocate(self, rows: int) -> torch.Tensor:
+        layers, heads, width = self._shape
+        rows = -(-rows // GROWTH) * GROWTH
+        return torch.empty((layers, heads, rows, width), dtype=self._dtype)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def extend(self, rows: int) -> tuple[int, int]:
+        """Room for `rows` more; their first and past-the-last row number."""
+        start, stop = self._length, self._length + rows
+        capacity = self.buffer.shape[2]
+        if stop > capacity:
+            # A half more at least: growth stays linear over a request.
+            grown = self._allocate(max(stop, capacity + capacity // 2))
+            grown[:, :, :start] = self.buffer[:, :, :start]
+            self.buffer = grown
+        self._length = stop
+        return start, stop
+
+    def keep(self, base: int, extra: Sequence[int]) -> None:
+        """Keep rows 0 .. base-1 and then `extra`; in place, for all layers at once."""
+        moved = [(base + i, row) for i, row in enumerate(extra) if row != base + i]
+        if moved:
+            first = moved[0][0]
+            rows = torch.tensor([row for _, row in moved])
+            # index_select copies first, so overlapping rows are safe.
+            self.buffer[:, :, first : first + len(moved)] = self.buffer.index_select(
+                2, rows
+            )
+        self._length = base + len(extra)
+
+
+class _Weights:
+    """The checkpoint in the form that the lean forward reads, and that forward."""
+
+    def __init__(self, model: Any, *, take: bool, pack: bool) -> None:
+        config = model.config
+        body = model.model
+        self.dtype = model.get_output_embeddings().weight.dtype
+        self.heads = int(config.num_attention_heads)
+        self.kv_heads = int(config.num_key_value_heads)
+        self.width = int(config.hidden_size)
+        self.head_dim = int(
+            getattr(config, "head_dim", None) or self.width // self.heads
+        )
+        self.inner = int(config.intermediate_size)
+        self.scale = float(self.head_dim**-0.5)
+        self.cache_shape = (len(body.layers), 2 * self.kv_heads, self.head_dim)
+        layers, heads, width = self.cache_shape
+        self.bytes_per_row = layers * heads * width * self.dtype.itemsize
+
+        def taken(parameter: Any) -> torch.Tensor:
+            return parameter.detach()
+
+        def drop(*modules: Any) -> None:
+            if take:
+                for module in modules:
+                    for parameter in module.parameters():
+                        parameter.data = torch.empty(0, dtype=parameter.dtype)
+
+        # sqrt(mean(x^2) + eps) = hypot(|x|, sqrt(n eps)) / sqrt(n): one norm and one
+        # hypot; the constant goes into the weight.
+        epsilon = float(config.rms_norm_eps)
+        self.norm_floor = torch.tensor(math.sqrt(self.width * epsilon))
+
+        def norm(module: Any) -> torch.Tensor:
+            return taken(module.weight).float() * math.sqrt(self.width)
+
+        order = torch.cat(
+            [
+                self._neighbours(self.heads + self.kv_heads),
+                torch.arange(
+                    (self.heads + self.kv_heads) * self.head_dim,
+                    (self.heads + 2 * self.kv_heads) * self.head_dim,
+                ),
+            ]
+        )
+        self.layers = []
+        for block in body.layers:
+            attention, mlp = block.self_attn, block.mlp
+            triple = (attention.q_proj, attention.k_proj, attention.v_proj)
+            weight = torch.cat([taken(m.weight) for m in triple])[order]
+            bias = None
+            if triple[0].bias is not None:
+                bias = torch.cat([taken(m.bias) for m in triple])[order]
+            drop(*triple)
+            qkv = _Linear(weight, bias, pack)
+            out = _Linear.of(attention.o_proj, pack)
+            drop(attention.o_proj)
+            pair = (mlp.gate_proj, mlp.up_proj)
+            weight = torch.cat([taken(m.weight) for m in pair])
+            bias = None
+            if pair[0].bias is not None:
+                bias = torch.cat([taken(m.bias) for m in pair])
+            drop(*pair)
+            gate_up = _Linear(weight, bias, pack)
+            down = _Linear.of(mlp.down_proj, pack)
+            drop(mlp.down_proj)
+            del weight, bias
+            self.layers.append(
+                (
+                    norm(block.input_layernorm),
+                    qkv,
+                    out,
+                    norm(block.post_attention_layernorm),
+                    gate_up,
+                    down,
+                )
+            )
+        self.final_norm = norm(body.norm)
+        self.embedding = taken(body.embed_tokens.weight)
+        self.head = _Linear.of(model.get_output_embeddings(), pack)
+        drop(model)
+        self._inverse_frequencies = body.rotary_emb.inv_freq.detach().float().clone()
+        self._rope_scale = float(body.rotary_emb.attention_scaling)
+        self._rotations = torch.empty(0)
+
+    def _neighbours(self, heads: int) -> torch.Tensor:
+        """Row order that makes the pair (i, i + head_dim / 2) of every head adjacent."""
+        half = self.head_dim // 2
+        pairs = torch.stack([torch.arange(half), torch.arange(half) + half], dim=1)
+        starts = torch.arange(heads)[:, None] * self.head_dim
+        return (starts + pairs.reshape(1, -1)).reshape(-1)
+
+    def rotation(self, positions: np.ndarray) -> torch.Tensor:
+        """Complex factors [rows, heads + 2 kv_heads, head_dim / 2] for `positions`;
+        1 for the value heads."""
+        needed = int(positions.max()) + 1
+        if len(self._rotations) < needed:
+            rows = torch.arange(-(-needed // 1024) * 1024, dtype=torch.float32)
+            angles = rows[:, None] * self._inverse_frequencies
+            self._rotations = torch.complex(
+                angles.cos() * self._rope_scale, angles.sin() * self._rope_scale
+            )
+        turned = self._rotations[torch.from_numpy(positions)][:, None]
+        rows, half = len(positions), self.head_dim // 2
+        return torch.cat(
+            [
+                turned.expand(rows, self.heads + self.kv_heads, half),
+                torch.ones((rows, self.kv_heads, half), dtype=turned.dtype),
+            ],
+            dim=1,
+        )
+
+    def normed(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """RMS norm of float32 rows, in the model's dtype."""
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        result = (x / torch.hypot(size, self.norm_floor)).mul_(weight)
+        return result if self.dtype == torch.float32 else result.to(self.dtype)
+
+    def run(
+        self,
+        state: _State,
+        token_ids: Sequence[int],
+        positions: np.ndarray,
+        visible: np.ndarray | None,
+    ) -> torch.Tensor:
+        """Last hidden states [rows, width] of `token_ids` at `positions`, after
+        writing their keys and values to `state`.
+
+        `visible`: boolean [rows, cached + rows], None when every row sees everything.
+        The residual stream is float32 whatever the dtype.
+        """
+        rows = len(token_ids)
+        start, stop = state.extend(rows)
+        kv_heads, group, width = self.kv_heads, self.heads // self.kv_heads, self.head_dim
+        exact = self.dtype == torch.float32
+        ids = torch.tensor(token_ids)
+        if rows < LEAST_ROWS:
+            x = torch.zeros((LEAST_ROWS, self.width))
+            x[:rows] = self.embedding[ids]
+        else:
+            x = self.embedding[ids].float()
+        padded = len(x)
+        # The heads of one group share keys and values: their rows are stacked, so
+        # that each key is read once.
+        mask = None
+        if visible is not None:
+            mask = torch.zeros(visible.shape, dtype=self.dtype)
+            mask.masked_fill_(torch.from_numpy(~visible), torch.finfo(self.dtype).min)
+            mask = mask.repeat(group, 1)
+        turn = self.rotation(positions)
+        attended = torch.zeros((padded, self.heads * width), dtype=self.dtype)
+        attended_heads = attended[:rows].view(rows, kv_heads, group, width)
+        keys_values = state.buffer
+        for index, (norm1, qkv, out, norm2, gate_up, down) in enumerate(self.layers):
+            y = qkv(self.normed(x, norm1))[:rows]
+            if not exact:
+                y = y.float()
+            pairs = torch.view_as_complex(y.view(rows, -1, width // 2, 2))
+            turned = torch.view_as_real(pairs * turn).view(rows, -1, width)
+            layer = keys_values[index]
+            layer[:, start:stop] = turned[:, self.heads :].transpose(0, 1)
+            queries = turned[:, : self.heads].view(rows, kv_heads, group, width)
+            queries = queries.permute(1, 2, 0, 3).reshape(
+                1, kv_heads, group * rows, width
+            )
+            seen = F.scaled_dot_product_attention(
+                queries if exact else queries.to(self.dtype),
+                layer[None, :kv_heads, :stop],
+                layer[None, kv_heads:, :stop],
+                attn_mask=mask,
+                scale=self.scale,
+            )
+            attended_heads.copy_(
+                seen.view(kv_heads, group, rows, width).permute(2, 0, 1, 3)
+            )
+            x = out.add_to(x, attended)
+            y = gate_up(self.normed(x, norm2))
+            gated = F.silu(y[:, : self.inner]).mul_(y[:, self.inner :])
+            x = down.add_to(x, gated)
+        return x[:rows]
+
+    def head_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits [at least len(hidden), V] of last hidden states (padding included)."""
+        if len(hidden) < LEAST_ROWS:
+            padded = torch.zeros((LEAST_ROWS, self.width))
+            padded[: len(hidden)] = hidden
+            hidden = padded
+        return self.head(self.normed(hidden, self.final_norm))
+
+
+class _Linear:
+    """y = x W^T + b with the matrix in oneDNN's block layout where torch has it."""
+
+    def __init__(
+        self, weight: torch.Tensor, bias: torch.Tensor | None, pack: bool
+    ) -> None:
+        self._bias = bias
+        self._exact = weight.dtype == torch.float32
+        kernel = _packed_kernel() if pack else None
+        self._packed = kernel is not None
+        if kernel is None:
+            self._weight = weight.contiguous()
+            return
+        reorder, self._apply, self._apply_add = kernel
+        self._weight = reorder(weight.contiguous(), 16)
+
+    @classmethod
+    def of(cls, module: Any, pack: bool) -> _Linear:
+        bias = module.bias
+        return cls(
+            module.weight.detach(), None if bias is None else bias.detach(), pack
+        )
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if self._packed:
+            return self._apply(x, self._weight, self._bias, "none", [], "")
+        return F.linear(x, self._weight, self._bias)
+
+    def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """residual + (x W^T + b); the residual is float32."""
+        if self._packed and self._exact:
+            return self._apply_add(x, residual, self._weight, self._bias, "add")
+        return residual.add_(self(x))
+
+
+@functools.cache
+def _packed_kernel() -> tuple[Callable[..., Any], ...] | None:
+    """oneDNN's (reorder, linear, linear-and-add), or None where this build of torch
+    has them not, or where they give another result than a plain product."""
+    try:
+        reorder = torch.ops.mkldnn._reorder_linear_weight.default
+        linear = torch.ops.mkldnn._linear_pointwise.default
+        linear_add = torch.ops.mkldnn._linear_pointwise.binary
+        for dtype, allowed in ((torch.float32, 1e-5), (torch.bfloat16, 0.1)):
+            weight = (torch.arange(48 * 32) % 7 - 3).view(48, 32).to(dtype) / 4
+            x = (torch.arange(5 * 32) % 5 - 2).view(5, 32).to(dtype)
+            wanted = F.linear(x, weight).float()
+            packed = reorder(weight, 16)
+            found = linear(x, packed, None, "none", [], "").float()
+            twice = linear_add(x, wanted.to(dtype), packed, None, "add").float()
+            if (found - wanted).abs().max() > allowed:
+                return None
+            if dtype == torch.float32 and (twice - 2 * wanted).abs().max() > allowed:
+                return None
+    except (AttributeError, RuntimeError, NotImplementedError, TypeError):
+        return None
+    return reorder, linear, linear_add
