@@ -210,6 +210,9 @@ def _round(
     # candidate deeper than room - 1 could never be published.
     depth = min(manifest.max_depth, room - 1)
     nodes = manifest.max_nodes
+    # What the state budget cannot hold is not asked for, rather than refused later.
+    if (row_bytes := session.bytes_per_row()) > 0:
+        nodes = min(nodes, manifest.temporary_state_bytes // row_bytes)
     proposals: list[Proposal] = []
     for source, drafter in drafters:
         with watch.bill(source.contract.cost_term):
@@ -227,7 +230,7 @@ def _round(
             proposals,
             verifier,
             manifest=manifest,
-            bytes_per_node=session.bytes_per_row(),
+            bytes_per_node=row_bytes,
         )
         tree = CandidateTree.from_proposals(proposals, len(session.tokens), order)
     with watch.bill("target_verify"):
@@ -336,7 +339,9 @@ def _sources(source: Any) -> list[Any]:
             continue
         if isinstance(item, str):
             item = registry.resolve(registry.DRAFTS, "draft source", item)()
-        if not isinstance(getattr(item, "contract", None), SourceContract):
+        if isinstance(item, type) or not isinstance(
+            getattr(item, "contract", None), SourceContract
+        ):
             raise SpecbookError(f"not a draft source: {item!r}")
         found.append(item)
     return found
