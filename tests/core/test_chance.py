@@ -17,6 +17,7 @@ from specbook.chance import Sampler, law
 from specbook.errors import ChanceError, LawError, SpecbookError
 
 from .helpers import must_fail
+from .helpers.globals import check_leaves_globals_alone
 from .helpers.laws import counts, fractions
 
 HALF = Fraction(1, 2)
@@ -50,22 +51,6 @@ def test_a_seed_repeats_and_another_differs() -> None:
     assert answers(Sampler(1)) == answers(Sampler(1))
     assert answers(Sampler(1)) != answers(Sampler(2))
     assert answers(Sampler(np.random.default_rng(1))) == answers(Sampler(1))
-
-
-def check_leaves_globals_alone(work: Any) -> None:
-    torch = pytest.importorskip("torch")
-
-    def states() -> tuple[Any, ...]:
-        name, keys, *rest = np.random.get_state()
-        return (
-            (name, keys.tolist(), rest),
-            torch.random.get_rng_state().tolist(),
-            random.getstate(),
-        )
-
-    before = states()
-    work()
-    assert states() == before
 
 
 def test_global_generators_are_left_alone() -> None:
