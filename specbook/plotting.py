@@ -24,12 +24,14 @@ from typing import Any
 
 import matplotlib
 import networkx as nx
+from cycler import cycler
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.text import Text
 
 from . import checks
 from .errors import SpecbookError, TreeError
@@ -77,16 +79,16 @@ CSS_DPI = 96
 INK = "#1a1a1a"
 MUTED = "#595959"
 
-RC: dict[str, Any] = {
+RC: Any = {
     "axes.axisbelow": True,
     "axes.edgecolor": INK,
     "axes.facecolor": "white",
     "axes.grid": False,
     "axes.labelcolor": INK,
     "axes.labelsize": 9,
-    "axes.prop_cycle": matplotlib.cycler(color=COLOURS)
-    + matplotlib.cycler(linestyle=DASHES)
-    + matplotlib.cycler(marker=MARKERS),
+    "axes.prop_cycle": cycler(color=COLOURS)
+    + cycler(linestyle=DASHES)
+    + cycler(marker=MARKERS),
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 10,
@@ -202,11 +204,11 @@ def figure(fig: Figure, alt: str, caption: str) -> FramedFigure:
         texts.append(" ".join(text.split()))
     if texts[0] == texts[1]:
         raise PlotError("alt says what is drawn, the caption what follows from it")
-    for text in fig.findobj(matplotlib.text.Text):
-        shown = text.get_visible() and text.get_text().strip()
-        if shown and text.get_fontsize() < SMALLEST_TEXT:
+    for part in fig.findobj(Text):
+        shown = part.get_visible() and part.get_text().strip()
+        if shown and float(part.get_fontsize()) < SMALLEST_TEXT:
             raise PlotError(
-                f"{text.get_text()!r} is {text.get_fontsize():g} points small; "
+                f"{part.get_text()!r} is {part.get_fontsize():g} points small; "
                 f"{SMALLEST_TEXT:g} is the least"
             )
     framed = FramedFigure(_png(fig), *texts)
@@ -242,6 +244,13 @@ def _new_figure(width: float, height: float) -> tuple[Figure, Axes]:
     fig = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(fig)
     return fig, fig.add_subplot()
+
+
+def _figure_of(ax: Axes) -> Figure:
+    fig = ax.get_figure(root=True)
+    if fig is None:
+        raise PlotError("these axes belong to no figure")
+    return fig
 
 
 def machine() -> str:
@@ -378,7 +387,7 @@ def draw_tree(
             each = 0.62 if lines <= 8 else 0.5
             fig, ax = _new_figure(max(4.2, width), 1.1 + each * lines)
         else:
-            fig = ax.get_figure()
+            fig = _figure_of(ax)
             width = ax.get_position().width * fig.get_figwidth()
         _draw_edges(ax, net, spots, groups, path)
         _draw_rows(ax, net, spots, groups, path, crossed)
@@ -497,11 +506,17 @@ def _draw_texts(
 ) -> None:
     """Row numbers into the markers, tokens below them. `step`: points from one depth to
     the next; where a label is wider, odd and even depths take turns above and below."""
-    centred = {"ha": "center", "va": "center", "parse_math": False}
-    free = {"textcoords": "offset points", "xycoords": "data", **centred}
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    centred: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
+    free: dict[str, Any] = {
+        "textcoords": "offset points",
+        "xycoords": "data",
+        **centred,
+    }
+    box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
     place = spots[PREFIX_FRONTIER]
-    ax.text(*place, "P", fontsize=10, fontweight="bold", zorder=5, **centred)
+    ax.text(
+        place[0], place[1], "P", fontsize=10, fontweight="bold", zorder=5, **centred
+    )
     count = f"prefix\n{tree.prefix_len} token{'s' if tree.prefix_len != 1 else ''}"
     ax.annotate(count, place, (0, -25), fontsize=8, color=MUTED, bbox=box, **free)
     crowded = max(map(len, texts), default=0) * GLYPH_POINTS > step
@@ -615,7 +630,7 @@ def draw_mask(
             width = max(3.2, 1.3 + cell * len(heads))
             fig, ax = _new_figure(width, 1.2 + 0.34 * len(tree))
         else:
-            fig = ax.get_figure()
+            fig = _figure_of(ax)
         for row in range(len(tree)):
             for column in range(len(heads)):
                 in_prefix = column < shown
