@@ -12,11 +12,17 @@ Four operations: make an empty cache, say what a model's own cache would be like
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers import DynamicCache
+
+with warnings.catch_warnings():
+    # In a notebook without ipywidgets, a progress bar that we never show would ask
+    # for them in red, above the reader's first output.
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    from transformers import DynamicCache
 
 _ARGUMENT_NAMES = ("cache", "past_key_values")
 
