@@ -1,7 +1,7 @@
 """Sphinx settings of the book's site.
 
-Run through tools/build_site.py, which stages these sources beside the executed notebooks.
-Nothing here executes a notebook or reads the network.
+Run through tools/build_site.py, which stages these sources beside the executed
+notebooks. Nothing here executes a notebook or reads the network.
 """
 
 import os
@@ -27,7 +27,6 @@ language = "en"
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinxcontrib.bibtex",
@@ -65,7 +64,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!specbook\.).*"),
     (r"py:.*", r"specbook\..*\b_\w+"),
 ]
-# Docstrings put names into single backquotes.
+# Docstrings put names into single backquotes (_ext/house.py reads their other habits).
 default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -73,10 +72,8 @@ autodoc_typehints_format = "short"
 # An object that a package exports again is described once, in its own module.
 autodoc_default_options = {
     "members": True,
-    "show-inheritance": True,
     "ignore-module-all": True,
 }
-napoleon_use_rtype = False
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
@@ -100,6 +97,7 @@ html_theme_options = {
     "use_download_button": True,
     "use_fullscreen_button": False,
     "home_page_in_toc": True,
+    "navbar_persistent": [],
     "show_toc_level": 2,
     "launch_buttons": {
         "binderhub_url": "https://mybinder.org",

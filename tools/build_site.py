@@ -121,6 +121,8 @@ class Page(HTMLParser):
         self.faults: list[str] = []
         self.level = 0
         self.titles = 0
+        # Before the article the theme repeats the title, for printing only.
+        self.reading = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Check one element."""
@@ -134,7 +136,8 @@ class Page(HTMLParser):
             shown = have.get("role") != "presentation"
             if shown and (not alt or ALT_IS_A_NAME.search(alt)):
                 self.faults.append(f"image without words: {have.get('src')} ({alt!r})")
-        if re.fullmatch(r"h[1-6]", tag):
+        self.reading = self.reading or tag == "article"
+        if self.reading and re.fullmatch(r"h[1-6]", tag):
             new = int(tag[1])
             self.titles += new == 1
             if new > self.level + 1:
@@ -146,7 +149,7 @@ def page_faults(html: str) -> list[str]:
     """Return the faults of one page's HTML."""
     page = Page()
     page.feed(html)
-    if page.titles != 1:
+    if page.reading and page.titles != 1:
         page.faults.append(f"{page.titles} first-level headings")
     return page.faults
 

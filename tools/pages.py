@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import pkgutil
@@ -30,16 +29,19 @@ def machine_line(timings: dict[str, Any]) -> str:
 
 
 def add_run_note(notebook: dict[str, Any], timings: dict[str, Any], stem: str) -> None:
-    """Put what this execution took below a staged notebook's first cell."""
+    """Put what this execution took below a staged notebook's title."""
     record = timings["notebooks"][stem]
-    text = (
+    note = (
         "{.run-note}\n"
         f"This page ran in {record['seconds']:.0f} s with {record['peak_mb']} MB of "
         f"memory ({machine_line(timings)})."
     )
-    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
-    cell = {"cell_type": "markdown", "id": digest, "metadata": {}, "source": text}
-    notebook["cells"].insert(1, cell)
+    first = notebook["cells"][0]
+    text = "".join(first["source"])
+    title, _, rest = text.partition("\n")
+    if not title.startswith("# "):
+        raise ValueError(f"{stem}: the first line is not its title")
+    first["source"] = f"{title}\n\n{note}\n{rest}"
 
 
 def title_of(path: Path) -> str:
@@ -105,10 +107,10 @@ def write_claims(target: Path, records: dict[str, list[dict[str, Any]]]) -> None
         "# Register of claims",
         "",
         "Each claim of the article that a computer can check has an id, and a visible",
-        "check in a notebook shows it. The build fails for a claim without a check and",
-        "for a check without a claim. *Evidence* says how we show it: exact (enumerated,",
-        "or an equality of integers and fractions), statistical (with the chance that a",
-        "true claim fails), measured on the machine of the run, or cited.",
+        "check in a notebook shows it. The build fails for a claim without a check",
+        "and for a check without a claim. *Evidence* says how we show it: exact",
+        "(enumerated, or an equality of integers and fractions), statistical (with the",
+        "chance that a true claim fails), measured on the run's machine, or cited.",
         "",
         "| section | claim | evidence | shown in |",
         "|---|---|---|---|",

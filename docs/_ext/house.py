@@ -1,10 +1,15 @@
-"""Small corrections to the written pages, so that the accessibility audit is clean.
+"""Read the package's docstrings, and correct small things in the written pages.
+
+Docstrings are plain text with names in single backquotes. Three of their habits mean
+something else in reStructuredText, so they are translated: arguments listed one to a
+line with indented continuations, indented code after a colon, and a plural s behind a
+closing backquote.
+
+The corrections keep the accessibility audit clean:
 
 - Glyph icons are decoration: they get ``aria-hidden``.
 - A summary's label must be what a reader sees, so myst-nb's extra one is dropped; the
   fold of the navigation, which shows only an arrow, gets one.
-- A block of code can be wider than a small screen: the keyboard must be able to reach
-  it, also before a script has run.
 - Roles that docutils writes for citations are deprecated; the plain elements say more.
 """
 
@@ -22,11 +27,69 @@ REPAIRS = [
         '<summary aria-label="Show the pages below">',
     ),
     (r'<i class="(fa[^"]*)"(?![^>]*aria-hidden)', r'<i aria-hidden="true" class="\1"'),
-    (r"<pre>", '<pre tabindex="0">'),
     (r' role="(?:doc-biblioentry|doc-biblioref|doc-backlink)"', ""),
     (r'(<div class="citation-list[^"]*") role="list"', r"\1"),
     (r'(<div) role="list" (class="citation-list)', r"\1 \2"),
 ]
+
+
+def paragraphs(lines: list[str]) -> list[list[str]]:
+    """Split lines at blank ones."""
+    blocks: list[list[str]] = [[]]
+    for line in lines:
+        if line.strip():
+            blocks[-1].append(line)
+        elif blocks[-1]:
+            blocks.append([])
+    return [block for block in blocks if block]
+
+
+def indent(line: str) -> int:
+    """Count a line's leading blanks."""
+    return len(line) - len(line.lstrip())
+
+
+def listed(block: list[str]) -> list[str]:
+    """Turn "`name`: text" lines with indented continuations into a list."""
+    base = indent(block[0])
+    deeper = any(indent(line) > base for line in block[1:])
+    if not deeper or re.match(r"\s*([-*+]|\d+[.)]|\.\.)\s", block[0]):
+        return block
+    pad = " " * base
+    out: list[str] = []
+    for line in block:
+        if indent(line) > base:
+            out.append(f"{pad}  {line.strip()}")
+            continue
+        if out and line.lstrip().startswith("`"):
+            out.append("")
+        starts = not out or line.lstrip().startswith("`")
+        out.append(f"{pad}{'* ' if starts else '  '}{line.strip()}")
+    return out
+
+
+def readable(lines: list[str]) -> list[str]:
+    """Return a docstring's lines as the reStructuredText that their author meant."""
+    out: list[str] = []
+    base = 0
+    for number, block in enumerate(paragraphs(lines)):
+        code = number and min(map(indent, block)) > base
+        if code and not out[-2].lstrip().startswith(("* ", "..")):
+            if not out[-2].rstrip().endswith("::"):
+                out += ["::", ""]
+            out += [*block, ""]
+            continue
+        base = indent(block[0])
+        text = [re.sub(r"(?<!`)`([^`]+)`(?=\w)", r"`\1`\\ ", line) for line in block]
+        out += [*listed(text), ""]
+    return out
+
+
+def process_docstring(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Translate a docstring in place, for autodoc."""
+    lines[:] = readable(lines)
 
 
 def tidy(html: str) -> str:
@@ -49,5 +112,6 @@ def tidy_pages(app: Sphinx, exception: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect to Sphinx."""
+    app.connect("autodoc-process-docstring", process_docstring)
     app.connect("build-finished", tidy_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
