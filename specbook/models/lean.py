@@ -27,11 +27,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors import safe_open
 
 from .. import checks
 from ..errors import LawError, TargetError
@@ -65,6 +67,7 @@ PREFILL = 512
 GROWTH = 256
 """Rows by which a key/value buffer grows."""
 
+_EMBEDDING = "model.embed_tokens.weight"
 _CLASSES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM")
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
@@ -93,9 +96,10 @@ class LeanTarget(ModelTarget):
     """A Llama-like causal LM with its own forward. See `Target`.
 
     `model`: a transformers model that `obstacle` finds nothing against. With `take`
-    its weights are moved, not copied, and it is unusable afterwards (one copy stays
-    in memory, plus the embedding when it is tied to the head). `pack=False` keeps the
-    plain layout of the matrices. Raises `SelfTestError` when the rows differ from
+    it gives its weights up and is unusable afterwards: they are read again from the
+    folder `source`, one at a time, so that there is never more than one copy in memory
+    (and the plain embedding, when it is tied to the packed head). `pack=False` keeps
+    the plain layout of the matrices. Raises `SelfTestError` when the rows differ from
     those of the model's own forward.
     """
 
@@ -137,7 +141,11 @@ class LeanTarget(ModelTarget):
             # Before the weights move: the reference is the model's own forward.
             plan = selftest.Plan(self.vocab_size, self.context_limit)
             expected = plan.reference(functools.partial(_plain_logits, model))
-        self._weights = _Weights(model, take=take, pack=pack)
+        read = _reader(model, source if take else None)
+        if take:
+            for parameter in model.parameters():
+                parameter.data = torch.empty(0, dtype=parameter.dtype)
+        self._weights = _Weights(model, read, pack)
         self._bytes_per_row = self._weights.bytes_per_row
         if plan is not None and expected is not None:
             plan.check(self, expected, self.dtype)
@@ -279,10 +287,9 @@ class _State:
 class _Weights:
     """The checkpoint in the form that the lean forward reads, and that forward."""
 
-    def __init__(self, model: Any, *, take: bool, pack: bool) -> None:
+    def __init__(self, model: Any, read: _Read, pack: bool) -> None:
         config = model.config
-        body = model.model
-        self.dtype = model.get_output_embeddings().weight.dtype
+        self.dtype = model.dtype
         self.heads = int(config.num_attention_heads)
         self.kv_heads = int(config.num_key_value_heads)
         self.width = int(config.hidden_size)
@@ -291,78 +298,65 @@ class _Weights:
         )
         self.inner = int(config.intermediate_size)
         self.scale = float(self.head_dim**-0.5)
-        self.cache_shape = (len(body.layers), 2 * self.kv_heads, self.head_dim)
-        layers, heads, width = self.cache_shape
-        self.bytes_per_row = layers * heads * width * self.dtype.itemsize
-
-        def taken(parameter: Any) -> torch.Tensor:
-            return parameter.detach()
-
-        def drop(*modules: Any) -> None:
-            if take:
-                for module in modules:
-                    for parameter in module.parameters():
-                        parameter.data = torch.empty(0, dtype=parameter.dtype)
-
+        count = int(config.num_hidden_layers)
+        self.cache_shape = (count, 2 * self.kv_heads, self.head_dim)
+        self.bytes_per_row = math.prod(self.cache_shape) * self.dtype.itemsize
         # sqrt(mean(x^2) + eps) = hypot(|x|, sqrt(n eps)) / sqrt(n): one norm and one
         # hypot; the constant goes into the weight.
         epsilon = float(config.rms_norm_eps)
         self.norm_floor = torch.tensor(math.sqrt(self.width * epsilon))
 
-        def norm(module: Any) -> torch.Tensor:
-            return taken(module.weight).float() * math.sqrt(self.width)
+        def norm(name: str) -> torch.Tensor:
+            weight = read(f"{name}.weight")
+            assert weight is not None
+            return weight.float() * math.sqrt(self.width)
 
-        order = torch.cat(
-            [
-                self._neighbours(self.heads + self.kv_heads),
-                torch.arange(
-                    (self.heads + self.kv_heads) * self.head_dim,
-                    (self.heads + 2 * self.kv_heads) * self.head_dim,
-                ),
-            ]
-        )
+        def linear(*names: str, order: torch.Tensor | None = None) -> _Linear:
+            """One matrix of several that read the same input."""
+            parts = []
+            for kind in ("weight", "bias"):
+                found = [read(f"{name}.{kind}") for name in names]
+                tensors = [tensor for tensor in found if tensor is not None]
+                joined = tensors[0] if tensors else None
+                if len(tensors) > 1:
+                    joined = torch.cat(tensors)
+                parts.append(
+                    joined if joined is None or order is None else joined[order]
+                )
+            return _Linear(parts[0], parts[1], pack)
+
+        turned = self.heads + self.kv_heads
+        order = torch.arange((turned + self.kv_heads) * self.head_dim)
+        order[: turned * self.head_dim] = self._neighbours(turned)
         self.layers = []
-        for block in body.layers:
-            attention, mlp = block.self_attn, block.mlp
-            triple = (attention.q_proj, attention.k_proj, attention.v_proj)
-            weight = torch.cat([taken(m.weight) for m in triple])[order]
-            bias = None
-            if triple[0].bias is not None:
-                bias = torch.cat([taken(m.bias) for m in triple])[order]
-            drop(*triple)
-            qkv = _Linear(weight, bias, pack)
-            out = _Linear.of(attention.o_proj, pack)
-            drop(attention.o_proj)
-            pair = (mlp.gate_proj, mlp.up_proj)
-            weight = torch.cat([taken(m.weight) for m in pair])
-            bias = None
-            if pair[0].bias is not None:
-                bias = torch.cat([taken(m.bias) for m in pair])
-            drop(*pair)
-            gate_up = _Linear(weight, bias, pack)
-            down = _Linear.of(mlp.down_proj, pack)
-            drop(mlp.down_proj)
-            del weight, bias
+        for index in range(count):
+            block = f"model.layers.{index}"
+            attention, mlp = f"{block}.self_attn", f"{block}.mlp"
             self.layers.append(
                 (
-                    norm(block.input_layernorm),
-                    qkv,
-                    out,
-                    norm(block.post_attention_layernorm),
-                    gate_up,
-                    down,
+                    norm(f"{block}.input_layernorm"),
+                    linear(
+                        *(f"{attention}.{part}_proj" for part in "qkv"), order=order
+                    ),
+                    linear(f"{attention}.o_proj"),
+                    norm(f"{block}.post_attention_layernorm"),
+                    linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
+                    linear(f"{mlp}.down_proj"),
                 )
             )
-        self.final_norm = norm(body.norm)
-        self.embedding = taken(body.embed_tokens.weight)
-        self.head = _Linear.of(model.get_output_embeddings(), pack)
-        drop(model)
-        self._inverse_frequencies = body.rotary_emb.inv_freq.detach().float().clone()
-        self._rope_scale = float(body.rotary_emb.attention_scaling)
+        self.final_norm = norm("model.norm")
+        embedding = read(_EMBEDDING)
+        assert embedding is not None
+        self.embedding = embedding
+        tied = "lm_head.weight" not in dict(model.named_parameters())
+        self.head = _Linear(embedding, None, pack) if tied else linear("lm_head")
+        rotary = model.model.rotary_emb
+        self._inverse_frequencies = rotary.inv_freq.detach().float().clone()
+        self._rope_scale = float(rotary.attention_scaling)
         self._rotations = torch.empty(0)
 
     def _neighbours(self, heads: int) -> torch.Tensor:
-        """Row order that makes the pair (i, i + head_dim / 2) of every head adjacent."""
+        """Row order that puts the pair (i, i + head_dim / 2) of each head together."""
         half = self.head_dim // 2
         pairs = torch.stack([torch.arange(half), torch.arange(half) + half], dim=1)
         starts = torch.arange(heads)[:, None] * self.head_dim
@@ -409,7 +403,11 @@ class _Weights:
         """
         rows = len(token_ids)
         start, stop = state.extend(rows)
-        kv_heads, group, width = self.kv_heads, self.heads // self.kv_heads, self.head_dim
+        kv_heads, group, width = (
+            self.kv_heads,
+            self.heads // self.kv_heads,
+            self.head_dim,
+        )
         exact = self.dtype == torch.float32
         ids = torch.tensor(token_ids)
         if rows < LEAST_ROWS:
@@ -466,12 +464,54 @@ class _Weights:
         return self.head(self.normed(hidden, self.final_norm))
 
 
+_Read = Callable[[str], "torch.Tensor | None"]
+"""The tensor of a name, a copy of one's own; None for a bias that is not there."""
+
+
+def _reader(model: Any, folder: str | None) -> _Read:
+    """How to read the weights of `model` one at a time, by transformers' names.
+
+    From the safetensors files of `folder`, where they hold the very names and shapes
+    of the model: a file is mapped for one tensor and let go again, so the model can
+    give up its own copy first. Otherwise from the model, which is kept until the end.
+    """
+    parameters = {name: p.detach() for name, p in model.named_parameters()}
+    dtype = model.dtype
+    files: dict[str, Path] = {}
+    if folder is not None and Path(folder).is_dir():
+        for path in sorted(Path(folder).glob("*.safetensors")):
+            with safe_open(path, framework="pt") as stored:
+                for name in stored.keys():
+                    shape = tuple(stored.get_slice(name).get_shape())
+                    if name in parameters and shape == tuple(parameters[name].shape):
+                        files[name] = path
+    if files.keys() == parameters.keys():
+        known = frozenset(files)
+        del parameters
+
+        def read_file(name: str) -> torch.Tensor | None:
+            if name not in known:
+                return None
+            with safe_open(files[name], framework="pt") as stored:
+                return stored.get_tensor(name).to(dtype, copy=True)
+
+        return read_file
+
+    def read_model(name: str) -> torch.Tensor | None:
+        tensor = parameters.get(name)
+        return None if tensor is None else tensor.clone()
+
+    return read_model
+
+
 class _Linear:
     """y = x W^T + b with the matrix in oneDNN's block layout where torch has it."""
 
     def __init__(
-        self, weight: torch.Tensor, bias: torch.Tensor | None, pack: bool
+        self, weight: torch.Tensor | None, bias: torch.Tensor | None, pack: bool
     ) -> None:
+        if weight is None:
+            raise TargetError("a matrix of the model is missing")
         self._bias = bias
         self._exact = weight.dtype == torch.float32
         kernel = _packed_kernel() if pack else None
@@ -481,13 +521,6 @@ class _Linear:
             return
         reorder, self._apply, self._apply_add = kernel
         self._weight = reorder(weight.contiguous(), 16)
-
-    @classmethod
-    def of(cls, module: Any, pack: bool) -> _Linear:
-        bias = module.bias
-        return cls(
-            module.weight.detach(), None if bias is None else bias.detach(), pack
-        )
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self._packed:

@@ -23,9 +23,9 @@ INITIALIZER_RANGE = 0.5
 def build(model_class: Any, config: Any, seed: int = 0) -> Any:
     """`model_class(config)` in eval mode, float32, with weights from `seed`.
 
-    Every matrix and every bias is normal(0, `INITIALIZER_RANGE`), whatever the family's
-    own initialiser does (norm weights keep theirs); embeddings tied to the head stay tied. Global
-    random state is untouched.
+    Every matrix and every bias is normal(0, `INITIALIZER_RANGE`), whatever the
+    family's own initialiser does; norm weights keep theirs. Embeddings tied to the
+    head stay tied. Global random state is untouched.
     """
     seed = checks.integer(seed, "seed", least=0)
     with torch.random.fork_rng(devices=[]), quiet_transformers():
