@@ -160,13 +160,16 @@ class FramedFigure:
 
     def _repr_html_(self) -> str:
         data = base64.b64encode(self.png).decode("ascii")
-        # "dark-light" asks the site's theme not to filter the picture in the dark.
+        # Picture and caption stand on one opaque white face, whatever the page's theme
+        # does to outputs; "dark-light" asks the site's not to filter the picture.
+        face = "color:#1a1a1a;background:#ffffff"
         return (
-            '<figure class="specbook-figure" style="margin:1em 0">'
+            f'<figure class="specbook-figure" style="margin:1em 0;{face}">'
             f'<img class="dark-light" src="data:image/png;base64,{data}" '
             f'alt="{escape(self.alt)}" width="{self.width}" height="{self.height}" '
-            'style="max-width:100%;height:auto;background:#ffffff">'
-            f"<figcaption>{escape(self.caption)}</figcaption></figure>"
+            f'style="max-width:100%;height:auto;{face}">'
+            f'<figcaption style="padding:0 .5em .5em;{face}">{escape(self.caption)}'
+            "</figcaption></figure>"
         )
 
     def _repr_mimebundle_(
