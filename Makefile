@@ -9,6 +9,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 PINS ?= constraints.txt
+# An index to take torch from, where the plain package is a CUDA build of gigabytes.
+TORCH_INDEX ?=
 PY := $(VENV)/bin/python
 
 export PYTHONUTF8 := 1
@@ -19,7 +21,8 @@ help:
 	@sed -n 's/^# //p' Makefile
 
 setup:
-	@$(PYTHON) tools/setup_env.py --venv $(VENV) --pins $(PINS)
+	@$(PYTHON) tools/setup_env.py --venv $(VENV) --pins $(PINS) \
+		--torch-index "$(TORCH_INDEX)"
 
 fetch: setup
 	@$(PY) -m specbook fetch

@@ -5,7 +5,8 @@
 Runs with nothing but the standard library of Python 3.11 to 3.13. A stamp inside the
 environment holds a hash of pyproject.toml, the pins and the options; while it
 matches, nothing is installed and no network is used. ``--pins none`` installs the
-newest versions that pyproject.toml allows.
+newest versions that pyproject.toml allows. ``--torch-index URL`` takes torch from that
+index first, for example from the one that holds the small CPU builds.
 """
 
 from __future__ import annotations
@@ -72,21 +73,26 @@ def create(venv: Path) -> None:
         )
 
 
-def install(venv: Path, pins: str, extras: str) -> bool:
+def pip_install(venv: Path, *words: str) -> None:
+    """Run pip; SystemExit when it fails."""
+    command = [str(interpreter(venv)), "-m", "pip", "install", "--quiet"]
+    command += ["--disable-pip-version-check", *words]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        raise SystemExit("the installation failed: see pip's message above")
+
+
+def install(venv: Path, pins: str, extras: str, torch_index: str = "") -> bool:
     """Install the package in editable form with its extras; return whether it did."""
     stamp = venv / STAMP
     wish = wanted(pins, extras)
     if stamp.exists() and stamp.read_text(encoding="utf-8").strip() == wish:
         return False
     create(venv)
-    command = [str(interpreter(venv)), "-m", "pip", "install", "--quiet"]
-    command += ["--disable-pip-version-check", "-e", f".[{extras}]"]
-    if pins != "none":
-        command += ["-c", pins]
+    under = [] if pins == "none" else ["-c", pins]
     print(f"installing .[{extras}] (once; some minutes on a new machine)", flush=True)
-    status = subprocess.run(command, cwd=ROOT, check=False).returncode
-    if status:
-        raise SystemExit("the installation failed: see pip's message above")
+    if torch_index:
+        pip_install(venv, "--no-deps", "--index-url", torch_index, "torch", *under)
+    pip_install(venv, "-e", f".[{extras}]", *under)
     stamp.write_text(wish + "\n", encoding="utf-8")
     return True
 
@@ -97,12 +103,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--venv", default=".venv")
     parser.add_argument("--pins", default="constraints.txt")
     parser.add_argument("--extras", default="dev")
+    parser.add_argument("--torch-index", default="")
     options = parser.parse_args(arguments)
     message = wrong_python(tuple(sys.version_info))
     if message:
         print(message, file=sys.stderr)
         return 1
-    install(ROOT / options.venv, options.pins, options.extras)
+    install(ROOT / options.venv, options.pins, options.extras, options.torch_index)
     return 0
 
 
