@@ -31,8 +31,9 @@ BUCKETS = (1, 2, 3, 4, 6, 9, 16)
 MATCH_CAP = BUCKETS[-1]
 """Longer matches are not told apart."""
 
-PRIOR = ((1, 3), (2, 2), (3, 2), (3, 1), (4, 1), (6, 1), (9, 1))
-"""For each class, the agreements and disagreements that a request starts with."""
+PRIOR = ((1, 3), (2, 2), (2, 2), (3, 1), (4, 1), (8, 1), (16, 1))
+"""For each class, the agreements and disagreements that a request starts with: rounded
+from the default target's greedy answers to the development prompts."""
 
 COST = ((1, 1.0), (16, 2.0), (64, 5.0))
 """Time of one forward over so many rows, in forwards over one row: a plain guess for

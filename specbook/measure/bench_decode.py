@@ -16,6 +16,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from statistics import median
@@ -34,7 +35,7 @@ QUICK = {"prompts_per_workload": 2, "max_new_tokens": 32}
 UPSTREAM_CANDIDATES = 10
 """`prompt_lookup_num_tokens` has no default upstream; 10 is its generator's."""
 
-LOOKUP = {"max_ngram": 3, "max_candidates": 16, "length": "adaptive"}
+LOOKUP = {"max_ngram": 4, "max_candidates": 16, "length": "adaptive"}
 """Our lookup in this benchmark, tuned on the development half only. Its cost table is
 measured before each run."""
 
@@ -131,7 +132,7 @@ def run(
             dtype,
             max_new_tokens,
             repeats=repeats,
-            gap=lambda ids, model=model: top_two_gap(model, ids),
+            gap=partial(top_two_gap, model),
             progress=tell,
         )
         samples += found
@@ -233,12 +234,10 @@ def first_difference(
     """Position, expected token and token of the first difference; None if equal. A
     token is None where its sequence has ended."""
     for position in range(max(len(expected), len(tokens))):
-        pair = [
-            sequence[position] if position < len(sequence) else None
-            for sequence in (expected, tokens)
-        ]
-        if pair[0] != pair[1]:
-            return position, *pair
+        wanted = expected[position] if position < len(expected) else None
+        found = tokens[position] if position < len(tokens) else None
+        if wanted != found:
+            return position, wanted, found
     return None
 
 
@@ -333,6 +332,7 @@ def _load(target: str | os.PathLike[str] | None, dtype: str) -> tuple[Any, Any]:
     from ..models.target import load_target, load_transformers_model
 
     ours = load_target(target, dtype=dtype)
+    assert ours.source is not None, "what was loaded by name has a source"
     return ours, load_transformers_model(ours.source, dtype=dtype)
 
 

@@ -64,7 +64,7 @@ def loop_tokens(tokens: Sequence[int]) -> int:
         need = max(LOOP_PERIODS * period, LOOP_TOKENS) - period
         same = np.append(ids[period:] == ids[:-period], False)
         start = 0
-        for end in np.flatnonzero(~same):
+        for end in np.flatnonzero(~same).tolist():
             if end - start >= need:
                 inside[start : end + period] = True
             start = end + 1
@@ -383,8 +383,9 @@ def _cell(
     drafted = None if found[0].drafted is None else total(lambda s: s.drafted)
     terms = None
     if found[0].cost_terms is not None:
+        spent = [sample.cost_terms or {} for sample in found]
         terms = {
-            term: 1e3 * total(lambda s, term=term: s.cost_terms[term]) / tokens
+            term: 1e3 * sum(item[term] for item in spent) / tokens
             for term in COST_TERMS
         }
     return {
@@ -420,10 +421,11 @@ def _figure(report: DecodeReport, plotting: Any) -> FramedFigure:
         panels = fig.subplots(1, len(dtypes), sharex=True, sharey=True, squeeze=False)
         for axes, dtype in zip(panels[0], dtypes, strict=True):
             for index, name in enumerate(names):
-                found = [
+                ratios = [
                     report.ratio(name, SYSTEMS[0], dtype, workload)
                     for workload in workloads
                 ]
+                found = [ratio for ratio in ratios if ratio is not None]
                 values = [ratio.value for ratio in found]
                 height = [w + 0.22 * (index - 1) for w in range(len(workloads))]
                 axes.errorbar(
