@@ -116,6 +116,12 @@ def generate(
     """
     checks.integer(max_new_tokens, "max_new_tokens", least=0)
     checks.one_of(order, "order", ORDERS)
+    _check_part(target, "target", "vocab_size", "context_limit", "identity", "start")
+    _check_part(clock, "clock", "__call__")
+    if chance is not None:
+        _check_part(chance, "chance", "flip", "draw")
+    if on_round is not None:
+        _check_part(on_round, "callback", "__call__")
     policy = SamplingPolicy(temperature, top_k, top_p)
     sources = _sources(source)
     verifier = _verifier(verifier, policy)
@@ -331,6 +337,13 @@ def round_manifest(
     )
 
 
+def _check_part(thing: Any, what: str, *names: str) -> None:
+    """`thing` answers to `names` and is no class: a class was meant to be called."""
+    missing = [name for name in names if not hasattr(thing, name)]
+    if missing or isinstance(thing, type):
+        raise SpecbookError(f"not a {what}: {thing!r} (lacks {missing})")
+
+
 def _sources(source: Any) -> list[Any]:
     items = source if isinstance(source, (list, tuple)) else [source]
     found = []
@@ -339,9 +352,8 @@ def _sources(source: Any) -> list[Any]:
             continue
         if isinstance(item, str):
             item = registry.resolve(registry.DRAFTS, "draft source", item)()
-        if isinstance(item, type) or not isinstance(
-            getattr(item, "contract", None), SourceContract
-        ):
+        _check_part(item, "draft source", "contract", "identity", "start")
+        if not isinstance(item.contract, SourceContract):
             raise SpecbookError(f"not a draft source: {item!r}")
         found.append(item)
     return found

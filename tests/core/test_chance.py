@@ -287,6 +287,8 @@ def leaks(kind: str) -> Any:
             return [chance.flip(HALF) for _ in range(min(count, 3))]
         if kind == "fewer questions":
             return [chance.flip(HALF) for _ in range(max(3 - count, 1))]
+        if kind == "fewer questions, once":
+            return [chance.flip(HALF) for _ in range(1 if count == 2 else 2)]
         if kind == "only the result":
             return (chance.flip(HALF), count)
         assert kind == "hidden noise without a question"
@@ -302,6 +304,7 @@ def leaks(kind: str) -> Any:
         "another kind of question",
         "more questions",
         "fewer questions",
+        "fewer questions, once",
         "only the result",
         "hidden noise without a question",
     ],

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specbook import engine
+from specbook.chance import Sampler
 from specbook.contract import Selection
 from specbook.drafts.prompt_lookup import PromptLookup
 from specbook.engine import generate, round_manifest
@@ -540,11 +541,21 @@ def test_the_greedy_rule_belongs_to_temperature_zero(temperature: float) -> None
         ({"source": 3}, "not a draft source"),
         ({"source": "nope"}, "prompt_lookup"),
         ({"source": [PromptLookup]}, "draft source"),
+        ({"chance": 7}, "not a chance"),
+        ({"chance": Sampler}, "not a chance"),
+        ({"on_round": "print"}, "not a callback"),
+        ({"clock": None}, "not a clock"),
     ],
     ids=repr,
 )
 def test_bad_input_is_refused_first(options: Any, told: str) -> None:
     check_refused_first(SpecbookError, told, options.pop("source", None), **options)
+
+
+@pytest.mark.parametrize("target", [None, "model", 3, WatchedTarget])
+def test_what_is_no_target_is_refused(target: Any) -> None:
+    with pytest.raises(SpecbookError, match="not a target"):
+        generate(target, [5], max_new_tokens=1)
 
 
 @pytest.mark.parametrize("prompt", [[], [VOCAB], [-1], [1.0], [True], "ab", None, 7])
