@@ -116,9 +116,11 @@ def load(path: Path | None = None) -> dict[str, Claim]:
     `path`: another register than the shipped one. Raises `ClaimError` naming the claim
     for a missing or unknown entry, a wrong value or a repeated id.
     """
-    path = data_path("claims.toml") if path is None else path
+    path = data_path("claims.toml") if path is None else Path(path)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ClaimError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ClaimError(f"{path.name} is no TOML file: {error}") from None
     if set(table) - {"claim"}:
@@ -126,12 +128,18 @@ def load(path: Path | None = None) -> dict[str, Claim]:
             f"{path.name}: unknown entries {sorted(set(table) - {'claim'})}"
         )
     found: dict[str, Claim] = {}
-    for number, row in enumerate(table.get("claim", []), 1):
+    for number, row in enumerate(_tables(table.get("claim", []), path), 1):
         claim = _claim(row, f"{path.name}, claim {number}")
         if claim.id in found:
             raise ClaimError(f"claim {claim.id!r} is registered twice")
         found[claim.id] = claim
     return found
+
+
+def _tables(rows: Any, path: Path) -> list[dict[str, Any]]:
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ClaimError(f"{path.name}: claims are [[claim]] tables")
+    return rows
 
 
 def _claim(row: Mapping[str, Any], where: str) -> Claim:

@@ -174,6 +174,10 @@ def decode(
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text:
         raise SpecbookError("the prompt is empty")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise SpecbookError(f"the prompt is not UTF-8 text: {error.reason}") from None
 
     from . import engine, models
 

@@ -190,13 +190,17 @@ class FramedFigure:
         return path
 
 
-def figure(fig: Figure, alt: str, caption: str) -> FramedFigure:
+def figure(
+    fig: Figure, alt: str, caption: str, *, measured: bool = False
+) -> FramedFigure:
     """Frames a matplotlib figure for display, and closes it.
 
-    `alt`: what is drawn, for somebody who cannot see it. `caption`: the conclusion, and
-    for measured data `machine()`. Raises `PlotError` when either is missing, when the
-    two are the same, when a text is smaller than 8 points, or when the figure is wider
-    than the page (it would be scaled down, and its text with it).
+    `alt`: what is drawn, for somebody who cannot see it. `caption`: the conclusion.
+    `measured`: adds to the caption on which machine and day (`machine`).
+
+    Raises `PlotError` when a text is missing, when the two are the same, when a text
+    of the picture is smaller than 8 points, or when the figure is wider than the page
+    (it would be scaled down, and its text with it).
     """
     if not isinstance(fig, Figure):
         raise PlotError(f"figure needs a matplotlib Figure, got {type(fig).__name__}")
@@ -207,6 +211,8 @@ def figure(fig: Figure, alt: str, caption: str) -> FramedFigure:
         texts.append(" ".join(text.split()))
     if texts[0] == texts[1]:
         raise PlotError("alt says what is drawn, the caption what follows from it")
+    if measured:
+        texts[1] += f" Measured on {machine()}."
     for part in fig.findobj(Text):
         shown = part.get_visible() and part.get_text().strip()
         if shown and float(part.get_fontsize()) < SMALLEST_TEXT:
@@ -306,6 +312,8 @@ def _labels(tree: CandidateTree, labels: Any) -> list[str]:
         return [printable(labels(token)) for token in tree.token_ids]
     if isinstance(labels, Mapping):
         return [printable(labels.get(token, token)) for token in tree.token_ids]
+    if isinstance(labels, str) or not isinstance(labels, Iterable):
+        raise TreeError(f"labels are one a row, a mapping or a function: {labels!r}")
     labels = list(labels)
     if len(labels) != len(tree):
         raise TreeError(f"{len(labels)} labels for {len(tree)} rows")
@@ -374,7 +382,10 @@ def draw_tree(
     that is no path and for rows that do not exist.
     """
     texts = _labels(tree, labels)
-    path = tree.check_path(committed)
+    for name, rows in (("committed", committed), ("refused", refused)):
+        if isinstance(rows, str) or not isinstance(rows, Iterable):
+            raise TreeError(f"{name} must be row numbers, got {rows!r}")
+    path = tree.check_path(list(committed))
     crossed = {
         checks.integer(row, "refused row", least=0, most=len(tree) - 1, error=TreeError)
         for row in refused
@@ -717,6 +728,7 @@ def ledger_bars(
     caption should hold `machine()`. Raises `SpecbookError` for a run without rounds or
     without committed tokens.
     """
+    runs: Mapping[str, Any]
     runs = ledgers if isinstance(ledgers, Mapping) else {"this run": ledgers}
     rows = {name: _ledger_row(str(name), run) for name, run in runs.items()}
     if not rows:
@@ -748,7 +760,7 @@ def ledger_bars(
 
 
 def _ledger_row(name: str, run: Any) -> tuple[list[float], list[float]]:
-    rounds = [run] if isinstance(run, RoundLedger) else list(run)
+    rounds = list(run) if isinstance(run, Iterable) else [run]
     if not rounds or not all(isinstance(entry, RoundLedger) for entry in rounds):
         raise SpecbookError(f"{name}: give one RoundLedger a round, at least one")
     total = RoundLedger.total(rounds)

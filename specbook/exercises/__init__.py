@@ -381,36 +381,50 @@ def notebook_faults(notebooks: Path) -> list[str]:
     form: at least three in each, each with a stub that is tried in the open and a
     folded solution that must be solved, and none in a module that no notebook asks."""
     faults = []
+    asked: dict[str, set[str]] = {}
     for path in sorted(notebooks.glob("*.md")):
-        tried: set[str] = set()
-        solved: set[str] = set()
-        for cell in claims.code_cells(path.read_text(encoding="utf-8")):
-            try:
-                calls = list(cell.calls("exercises.check"))
-            except SyntaxError:
-                continue  # register_faults names it
-            for call, asserted in calls:
-                where = f"{path.name}:{cell.line + call.lineno - 1}"
-                name = claims.literal_id(call)
-                if name is None:
-                    faults.append(f"{where}: write the exercise's id out as a string")
-                elif not asserted:
-                    tried.add(name)
-                else:
-                    solved.add(name)
-                    if not {"hide-cell", "hide-input"} & set(cell.tags):
-                        faults.append(f"{where}: fold the solution of {name!r} away")
+        tried, solved, found = _checks_of(path)
+        faults += found
         number = path.stem.removeprefix("0x").split("_")[0]
+        asked.setdefault(number, set()).update(tried)
         table = of_notebook(number)
         if len(tried & set(table)) < MIN_EXERCISES:
             faults.append(f"{path.name}: fewer than {MIN_EXERCISES} exercises")
-        for name in sorted(tried | solved | set(table)):
+        for name in sorted(tried | solved):
             if name not in table:
                 faults.append(f"{path.name}: exercise {name!r} is in no module")
             elif name not in tried:
-                faults.append(f"{path.name}: exercise {name!r} is never asked")
+                faults.append(f"{path.name}: exercise {name!r} is solved but not asked")
             elif name not in solved:
                 faults.append(
                     f"{path.name}: exercise {name!r} has no executed solution"
                 )
+    # Two notebooks may share a number, and with it a module.
+    for number, names in asked.items():
+        for name in sorted(set(of_notebook(number)) - names):
+            faults.append(f"0x{number}: exercise {name!r} is never asked")
     return faults
+
+
+def _checks_of(path: Path) -> tuple[set[str], set[str], list[str]]:
+    """Ids tried in the open, ids of asserted solutions, and faults of form."""
+    tried: set[str] = set()
+    solved: set[str] = set()
+    faults = []
+    for cell in claims.code_cells(path.read_text(encoding="utf-8")):
+        try:
+            calls = list(cell.calls("exercises.check"))
+        except SyntaxError:
+            continue  # register_faults names it
+        for call, asserted in calls:
+            where = f"{path.name}:{cell.line + call.lineno - 1}"
+            name = claims.literal_id(call)
+            if name is None:
+                faults.append(f"{where}: write the exercise's id out as a string")
+            elif not asserted:
+                tried.add(name)
+            else:
+                solved.add(name)
+                if not {"hide-cell", "hide-input"} & set(cell.tags):
+                    faults.append(f"{where}: fold the solution of {name!r} away")
+    return tried, solved, faults

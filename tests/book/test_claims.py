@@ -75,6 +75,8 @@ def test_load_keeps_every_field_and_the_order(register):
         ('text = "One draw a node keeps the law."', "text = 3", "text must be text"),
         ('notebook = "0x07_candidate_trees"', 'notebook = "a/b"', "no notebook"),
         ("[[claim]]", "[[claims]]", "unknown entries"),
+        (GOOD, "claim = 3", "[[claim]] tables"),
+        (GOOD, "claim = [3]", "[[claim]] tables"),
         ("[[claim]]", "[[claim", "no TOML file"),
     ],
 )  # fmt: skip
@@ -84,6 +86,11 @@ def test_a_wrong_register_is_refused_by_name(register, old, new, told):
     with pytest.raises(ClaimError) as refused:
         claims.load()
     assert told in str(refused.value)
+
+
+def test_a_register_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ClaimError, match=r"none\.toml cannot be read"):
+        claims.load(tmp_path / "none.toml")
 
 
 def test_a_register_in_another_encoding_is_refused(register):

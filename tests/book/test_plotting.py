@@ -103,6 +103,11 @@ def test_alt_and_caption_cannot_be_left_out():
         plotting.figure(a_figure())
 
 
+def test_a_measured_figure_says_where_and_when():
+    framed = plotting.figure(a_figure(), alt="a", caption="b.", measured=True)
+    assert framed.caption == f"b. Measured on {plotting.machine()}."
+
+
 def test_what_is_no_figure_small_text_and_too_wide_are_refused():
     with pytest.raises(PlotError, match="needs a matplotlib Figure"):
         plotting.figure("plot", alt="a", caption="b")
@@ -363,6 +368,10 @@ def test_a_shape_without_sources_has_no_legend_for_them():
         ({"refused": (True,)}, "must be an integer"),
         ({"committed": (0,), "refused": (0,)}, "committed and refused"),
         ({"labels": ["A"]}, "1 labels for 7 rows"),
+        ({"labels": 3}, "labels are one a row"),
+        ({"labels": "ABCDEFG"}, "labels are one a row"),
+        ({"committed": 3}, "committed must be row numbers"),
+        ({"refused": "0"}, "refused must be row numbers"),
     ],
 )
 def test_a_tree_is_not_drawn_from_wrong_rows(keywords, told):
@@ -476,7 +485,7 @@ def test_one_run_needs_no_name():
 
 
 @pytest.mark.parametrize(
-    "ledgers", [{}, {"a": []}, [], {"a": [3]}, {"a": [ledger(0)]}, [None]]
+    "ledgers", [{}, {"a": []}, [], {"a": [3]}, {"a": [ledger(0)]}, [None], 3, None]
 )
 def test_ledgers_without_rounds_or_tokens_are_refused(ledgers):
     with pytest.raises(SpecbookError):

@@ -110,6 +110,7 @@ def test_a_prompt_from_standard_input(runner, tiny):
         (["--verifier", "hope"], "verifier must be one of"),
         (["--verifier", "greedy", "--temperature", "1"], "needs temperature 0"),
         (["--prompt", ""], "the prompt is empty"),
+        (["--prompt", "a\udcff"], "the prompt is not UTF-8 text"),
     ],
 )
 def test_bad_options_are_one_line_and_status_2_before_torch_loads(
@@ -251,3 +252,20 @@ def test_a_file_gets_plain_text(capsys):
     printer(Record(tuple(b"[bold]x"), 3))
     printer.finish()
     assert capsys.readouterr().out == "[bold]x\n"
+
+
+@pytest.mark.real
+def test_the_real_target_answers(runner):
+    """A first-time reader's command, on the fetched model."""
+    from specbook.models import is_fetched
+
+    if not is_fetched():
+        pytest.skip("the real target is not in the cache: specbook fetch")
+    prompt = "Repeat exactly: naïve café 中文 naïve café 中文"
+    command = ["decode", "--prompt", prompt, "--max-new-tokens", "12"]
+    done = runner.invoke(app, command)
+    assert done.exit_code == 0, done.output
+    text = done.stdout.partition("ledger")[0]
+    assert text.strip()
+    assert REPLACEMENT not in text[:-2]
+    assert re.search(r"\d+ new tokens in \d+ rounds", done.stdout)
