@@ -36,7 +36,8 @@ class TreeCache:
     """
 
     def __init__(self) -> None:
-        self._cache = DynamicCache()
+        # Any: what a layer has is exactly what differs between releases.
+        self._cache: Any = DynamicCache()
 
     def arguments(self, argument: str) -> dict[str, Any]:
         """The keyword arguments that hand this cache to a forward."""
@@ -99,7 +100,7 @@ def rollback_obstacle(config: Any) -> str | None:
     window can be crossed at all.
     """
     try:
-        cache = DynamicCache(config=config)
+        cache: Any = DynamicCache(config=config)
     except Exception as problem:  # any failure means: not a kind that we know
         return f"transformers cannot build a dynamic cache for it ({problem!r})"
     layers = getattr(cache, "layers", [])
@@ -115,7 +116,7 @@ def rollback_obstacle(config: Any) -> str | None:
 def sliding_windows(config: Any) -> dict[int, int]:
     """Window length of every sliding (or chunked) layer that transformers would make
     for `config`: layer number -> tokens."""
-    cache = DynamicCache(config=config)
+    cache: Any = DynamicCache(config=config)
     return {
         index: int(layer.sliding_window)
         for index, layer in enumerate(cache.layers)

@@ -242,9 +242,10 @@ def _convert(gguf: Path, made: Path, say: Progress) -> None:
         raise FetchError(
             f"de-quantising needs the models extra (torch, transformers): {problem}"
         ) from problem
+    loader: Any = transformers.AutoModelForCausalLM
     with quiet_transformers():
         try:
-            loaded, report = transformers.AutoModelForCausalLM.from_pretrained(
+            loaded, report = loader.from_pretrained(
                 gguf.parent,
                 gguf_file=gguf.name,
                 dtype=torch.float32,

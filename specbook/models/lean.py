@@ -177,10 +177,9 @@ class LeanTarget(ModelTarget):
         positions = np.concatenate(
             [np.arange(base, base + len(pending)), np.array(tree.position_ids, int)]
         )
-        mask = None
-        if len(pending) + len(tree) > 1:
-            mask = visibility(base, len(pending), tree.tree_mask)
-        hidden = weights.run(state, [*pending, *tree.token_ids], positions, mask)
+        alone = len(pending) + len(tree) == 1
+        visible = None if alone else visibility(base, len(pending), tree.tree_mask)
+        hidden = weights.run(state, [*pending, *tree.token_ids], positions, visible)
         return LeanRows(weights, hidden[len(pending) - 1 :], tree)
 
 
@@ -367,8 +366,8 @@ class _Weights:
         1 for the value heads."""
         needed = int(positions.max()) + 1
         if len(self._rotations) < needed:
-            rows = torch.arange(-(-needed // 1024) * 1024, dtype=torch.float32)
-            angles = rows[:, None] * self._inverse_frequencies
+            table = torch.arange(-(-needed // 1024) * 1024, dtype=torch.float32)
+            angles = table[:, None] * self._inverse_frequencies
             self._rotations = torch.complex(
                 angles.cos() * self._rope_scale, angles.sin() * self._rope_scale
             )

@@ -658,11 +658,12 @@ def _source(name_or_path: str | os.PathLike[str] | None) -> str:
 def _load_model(source: str, dtype: torch.dtype, attention: str, device: str) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    loader: Any = AutoModelForCausalLM
     with quiet_transformers(), _fork_rng():
         try:
             config = AutoConfig.from_pretrained(source, trust_remote_code=False)
             check_config(config)
-            model, report = AutoModelForCausalLM.from_pretrained(
+            model, report = loader.from_pretrained(
                 source,
                 config=config,
                 dtype=dtype,

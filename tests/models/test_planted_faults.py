@@ -1,0 +1,158 @@
+"""Each classic fault of tree verification, planted; the self-test must name it.
+
+All of them leave fluent output behind, so only logits can tell.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from specbook.models import LeanTarget, TransformersTarget, tiny_llama
+from specbook.models import lean as lean_module
+from specbook.models.selftest import Plan, SelfTestError
+from specbook.models.target import ModelSession, visibility
+
+from .drive import check_rounds
+
+
+class BooleanMask(TransformersTarget):
+    """Under eager attention True and False are added as 1 and 0."""
+
+    def _mask(self, base, pending, tree):
+        return super()._mask(base, pending, tree) == 0
+
+
+class NoPositions(TransformersTarget):
+    """Left out, positions count rows instead of depths."""
+
+    def _positions(self, base, pending, tree):
+        return None
+
+
+class SiblingsLeak(TransformersTarget):
+    """A lower triangle is right only until the first sibling (case H10)."""
+
+    def _mask(self, base, pending, tree):
+        mask = super()._mask(base, pending, tree)
+        rows = len(tree)
+        triangle = torch.tril(torch.ones(rows, rows, dtype=torch.bool))
+        if rows:
+            mask[0, 0, -rows:, -rows:].masked_fill_(triangle, 0.0)
+        return mask
+
+
+class WrongRowsKept(ModelSession):
+    """Keeps the first rows of the tree, as if its path were a chain."""
+
+    @staticmethod
+    def _kept_rows(base, length, path):
+        return [*range(base, length), *(length + i for i in range(len(path)))]
+
+
+class PendingDropped(ModelSession):
+    """Forgets that the pending token has a row, too."""
+
+    @staticmethod
+    def _kept_rows(base, length, path):
+        return [length + row for row in path]
+
+
+class KeepsWrongRows(TransformersTarget):
+    def start(self, prompt_ids):
+        session = super().start(prompt_ids)
+        session.__class__ = WrongRowsKept
+        return session
+
+
+class DropsPending(TransformersTarget):
+    def start(self, prompt_ids):
+        session = super().start(prompt_ids)
+        session.__class__ = PendingDropped
+        return session
+
+
+@pytest.mark.parametrize(
+    ("fault", "attention", "message"),
+    [
+        (BooleanMask, "eager", "logits of row"),
+        (NoPositions, "sdpa", "logits of row"),
+        (SiblingsLeak, "sdpa", "logits of row"),
+        (SiblingsLeak, "eager", "logits of row"),
+        (KeepsWrongRows, "sdpa", "round 1"),
+        (DropsPending, "sdpa", "cache holds"),
+    ],
+)
+def test_the_self_test_finds_it(fault, attention, message):
+    model = tiny_llama(attn_implementation=attention)
+    TransformersTarget(model)
+    with pytest.raises(SelfTestError, match=message):
+        fault(model)
+
+
+def test_the_self_test_finds_a_leak_in_nearly_flat_logits():
+    model = tiny_llama()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() >= 2:
+                parameter.mul_(0.04)  # the usual initialiser range, 0.02
+    TransformersTarget(model)
+    with pytest.raises(SelfTestError):
+        SiblingsLeak(model)
+
+
+@pytest.mark.parametrize("fault", [NoPositions, SiblingsLeak, KeepsWrongRows])
+def test_the_random_rounds_of_these_tests_find_it_too(fault):
+    model = tiny_llama()
+    target = fault(model, self_test=False)
+    with pytest.raises(AssertionError, match="off by"):
+        check_rounds(target, target.plain_logits)
+
+
+def test_the_lean_forward_is_refused_when_it_is_wrong(monkeypatch):
+    model = tiny_llama()
+    LeanTarget(model)
+    with monkeypatch.context() as patch:
+        # A rotation by one position too many.
+        turn = lean_module._Weights.rotation
+        patch.setattr(
+            lean_module._Weights, "rotation", lambda self, p: turn(self, p + p.max())
+        )
+        with pytest.raises(SelfTestError, match="logits of row"):
+            LeanTarget(model)
+    with monkeypatch.context() as patch:
+
+        def leaky(base, pending, tree_mask):
+            rows = len(tree_mask)
+            return visibility(base, pending, np.tri(rows, dtype=bool))
+
+        patch.setattr(lean_module, "visibility", leaky)
+        with pytest.raises(SelfTestError, match="logits of row"):
+            LeanTarget(model)
+    with monkeypatch.context() as patch:
+        # Siblings stay: the length is set, but no row is moved.
+        def lazy(self, base, extra):
+            self._length = base + len(extra)
+
+        patch.setattr(lean_module._State, "keep", lazy)
+        with pytest.raises(SelfTestError, match="round 1"):
+            LeanTarget(model)
+
+
+def test_a_plan_reaches_siblings_a_scattered_path_and_the_empty_tree():
+    plan = Plan(64, None)
+    trees = [tree for tree, _, _ in plan.rounds]
+    first, path, _ = plan.rounds[0]
+    assert any(len(first.children(row)) > 1 for row in range(-1, len(first)))
+    assert any(after - before > 1 for before, after in zip(path, path[1:], strict=False))
+    assert path[0] != 0 and len(trees[-1]) == 0
+
+
+def test_a_plan_fits_a_short_context_and_refuses_none():
+    for limit in (7, 8, 16):
+        plan = Plan(64, limit)
+        for tree, _, _ in plan.rounds:
+            assert max(tree.position_ids, default=0) < limit
+    with pytest.raises(ValueError, match="too small"):
+        Plan(64, 3)
