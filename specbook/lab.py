@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from html import escape
 from typing import Any
 
-from . import checks
+import numpy as np
+
+from . import checks, display
 from .contract import SourceContract
 from .errors import SpecbookError
 from .proposal import (
@@ -74,9 +78,10 @@ class FixedPaths:
     """A draft source that offers the same token paths in every round.
 
     `paths`: token sequences; they are merged by full prefix and cut to the round's
-    depth. Its proposals have no q and count as a deterministic lookup. Nothing is
-    learnt from a round, so the source can be enumerated. A budget of fewer nodes than
-    the paths need raises `SpecbookError`.
+    depth. Its proposals have no q and count as a deterministic lookup. `score`: a
+    ranking number for every node (the contract then says "score_only"), or None.
+    Nothing is learnt from a round, so the source can be enumerated. A budget of fewer
+    nodes than the paths need raises `SpecbookError`.
     """
 
     contract = SourceContract(
@@ -86,14 +91,19 @@ class FixedPaths:
         Topology.TREE,
     )
 
-    def __init__(self, *paths: Sequence[int]) -> None:
+    def __init__(self, *paths: Sequence[int], score: float | None = None) -> None:
         self.paths = [
             checks.token_ids(path, f"paths[{i}]") for i, path in enumerate(paths)
         ]
+        self.score = score
+        if score is not None:
+            self.contract = replace(
+                self.contract, probability_semantics=ProbabilitySemantics.SCORE_ONLY
+            )
 
     def identity(self) -> str:
-        """The paths, for the round manifest."""
-        return f"fixed_paths {self.paths}"
+        """The paths and their score, for the round manifest."""
+        return f"fixed_paths {self.paths} score {self.score}"
 
     def start(
         self, prefix: Sequence[int], *, request: str, vocab_size: int
@@ -120,7 +130,9 @@ class FixedPathsSession:
         tree = CandidateTree.from_paths([p[:max_depth] for p in self._source.paths], 0)
         checks.integer(len(tree), "nodes of the paths", most=max_nodes)
         nodes = tuple(
-            ProposalNode(token, parent, depth, source=contract.name)
+            ProposalNode(
+                token, parent, depth, score=self._source.score, source=contract.name
+            )
             for token, parent, depth in zip(
                 tree.token_ids, tree.parents, tree.depths, strict=True
             )
@@ -137,3 +149,77 @@ class FixedPathsSession:
     def commit(self, tokens: Sequence[int]) -> None:
         """Counts the round; nothing is learnt."""
         self._commits += 1
+
+
+def interval(
+    numerators: Sequence[float],
+    denominators: Sequence[float],
+    *,
+    seed: int = 0,
+    resamples: int = 2000,
+) -> tuple[float, float, float]:
+    """A ratio of sums with its 95 % bootstrap interval: (value, low, high).
+
+    Both lists hold one entry a prompt; prompts are drawn again with replacement, since
+    they are what varies from one measurement to the next. Few prompts give a wide
+    interval, as they should.
+    """
+    pairs = np.array([numerators, denominators], dtype=np.float64)
+    if pairs.ndim != 2 or pairs.shape[1] < 2 or not (pairs[1] > 0).all():
+        raise SpecbookError("an interval needs two prompts and denominators above 0")
+    count = pairs.shape[1]
+    drawn = np.random.default_rng(seed).integers(count, size=(resamples, count))
+    sums = pairs[:, drawn].sum(axis=2)
+    low, high = np.quantile(sums[0] / sums[1], (0.025, 0.975))
+    value = pairs[0].sum() / pairs[1].sum()
+    return float(value), float(min(low, value)), float(max(high, value))
+
+
+class CopiedText:
+    """Decoded text that shows which tokens were accepted candidates.
+
+    `rounds`: as in `engine.Generation`. `decode`: ids to text. Accepted candidates are
+    underlined on a tinted face; the target's own token, which ends every round, is
+    bold. Outside a notebook accepted text stands in brackets.
+    """
+
+    def __init__(
+        self, rounds: Iterable[Any], decode: Callable[[list[int]], str], caption: str
+    ) -> None:
+        self.caption = caption
+        self.pieces: list[tuple[str, bool]] = []
+        tokens: list[int] = []
+        told = ""
+        for item in rounds:
+            committed = list(item.committed)
+            for part, copied in (
+                (committed[: item.accepted], True),
+                (committed[item.accepted :], False),
+            ):
+                tokens += part
+                text = decode(tokens)
+                # A character that spans two parts is shown with the later one.
+                text = text.rstrip("\N{REPLACEMENT CHARACTER}")
+                if len(text) > len(told):
+                    self.pieces.append((text[len(told) :], copied))
+                    told = text
+
+    def __repr__(self) -> str:
+        shown = "".join(f"[{text}]" if copied else text for text, copied in self.pieces)
+        return f"{shown}\n{self.caption}"
+
+    def _repr_html_(self) -> str:
+        styles = {
+            True: "background:#d6ecfa;border-bottom:2px solid #0072B2",
+            False: "font-weight:bold",
+        }
+        body = "".join(
+            f'<span style="color:#1a1a1a;{styles[copied]}">{escape(text)}</span>'
+            for text, copied in self.pieces
+        )
+        return (
+            '<figure class="specbook-copied" style="margin:1em 0">'
+            f'<div style="{display.LIGHT_BOX.format(edge="#0072B2")};'
+            f'white-space:pre-wrap;font-family:monospace">{body}</div>'
+            f"<figcaption>{escape(self.caption)}</figcaption></figure>"
+        )

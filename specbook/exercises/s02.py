@@ -1,4 +1,4 @@
-"""The exercises of notebook 0x02: predictor rows, binding, wrong pairs, round cost."""
+"""The exercises of notebook 0x02: predictor rows, wrong pairs, round cost."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..chance import law
-from ..contract import SourceContract, VerifierContract, bind
-from ..errors import ContractError
 from ..ledger import COST_TERMS, RoundLedger
 from ..proposal import (
     PREFIX_FRONTIER,
-    ProbabilitySemantics,
-    Proposal,
-    ProposalNode,
-    ProposalStateHandle,
-    SamplingRelation,
-    Topology,
 )
 from ..tree import CandidateTree
 from . import Exercise
@@ -108,79 +100,6 @@ def _walk_diagnose(case: Walk, answer: Any, truth: tuple[list[int], int]) -> str
         return "you stop too early: a child that agrees is left."
     if truth[0] == rows[: len(truth[0])]:
         return f"row {rows[len(truth[0])]} does not carry its parent's best token."
-    return None
-
-
-# ------------------------------------------------------------------------- binding
-
-
-def _random_subset(rng: np.random.Generator, kind: Any) -> frozenset[Any]:
-    members = list(kind)
-    chosen = rng.permutation(len(members))[: rng.integers(1, len(members) + 1)]
-    return frozenset(members[i] for i in chosen)
-
-
-Pair = tuple[SourceContract, VerifierContract]
-
-
-def _bind_cases(rng: np.random.Generator) -> Iterator[Pair]:
-    normalised = frozenset({ProbabilitySemantics.NORMALIZED_CONDITIONAL})
-    iid = frozenset({SamplingRelation.IID})
-    reader = VerifierContract("one draft", True, True, normalised, iid)
-    kinds = (ProbabilitySemantics, SamplingRelation, Topology)
-    lookup = [
-        k("absent deterministic_lookup sequence".split()[i])
-        for i, k in enumerate(kinds)
-    ]
-    yield SourceContract("lookup", *lookup), reader
-    draft = (normalised, iid, frozenset({Topology.SEQUENCE}))
-    yield SourceContract("draft", *(next(iter(kind)) for kind in draft)), reader
-    rows = [t for t in Topology if t is not Topology.METADATA_GRAPH]
-    for _ in range(10):
-        promise = [list(kind)[rng.integers(len(kind))] for kind in kinds]
-        need = VerifierContract(
-            "rule",
-            reads_q=False,
-            exact=True,
-            probability=_random_subset(rng, ProbabilitySemantics),
-            sampling=_random_subset(rng, SamplingRelation),
-            topology=_random_subset(rng, rows),
-        )
-        yield SourceContract("source", *promise), need
-
-
-def _bind_oracle(case: Pair) -> set[str]:
-    # What `bind` itself complains of, read from its message.
-    promise, need = case
-    q = score = None
-    if promise.probability_semantics is ProbabilitySemantics.NORMALIZED_CONDITIONAL:
-        q = Fraction(1, 2)
-    else:
-        score = 1
-    proposal = Proposal(
-        (ProposalNode(0, q=q, score=score, source="s"),),
-        promise.probability_semantics,
-        promise.sampling_relation,
-        promise.topology,
-        ProposalStateHandle("s", "request-0", 0),
-        "",
-    )
-    try:
-        bind(proposal, need)
-    except ContractError as error:
-        words = ("probability", "sampling", "topology")
-        return {word for word in words if f"s: {word} " in str(error)}
-    return set()
-
-
-def _bind_diagnose(case: Pair, answer: Any, truth: set[str]) -> str | None:
-    answer = set(answer)
-    if answer and answer < truth:
-        return f"you stop at the first clash; {sorted(truth - answer)} clash too."
-    if not answer and truth:
-        return f"you let the pair pass, but {sorted(truth)} clash."
-    if extra := answer - truth:
-        return f"{sorted(extra)} do not clash: the rule's list holds what is promised."
     return None
 
 
@@ -305,17 +224,6 @@ EXERCISES = {
             diagnose=_walk_diagnose,
             cost=lambda case, answer: len(case[2].asked),
             cost_unit="target rows read",
-        ),
-        Exercise(
-            id="0x02A-clashes",
-            question=(
-                "clashes(promise, need): a SourceContract and a VerifierContract. "
-                "Return the set of what clashes, out of 'probability', 'sampling' and "
-                "'topology'."
-            ),
-            cases=_bind_cases,
-            oracle=_bind_oracle,
-            diagnose=_bind_diagnose,
         ),
         Exercise(
             id="0x02A-wrong-pair",

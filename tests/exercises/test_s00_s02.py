@@ -43,15 +43,6 @@ def accepted_path(tokens, parents, best):
     return rows, token
 
 
-def clashes(promise, need):
-    fits = {
-        "probability": need.supports_probability(promise.probability_semantics),
-        "sampling": need.supports_sampling_relation(promise.sampling_relation),
-        "topology": need.supports_topology(promise.topology),
-    }
-    return {name for name, fit in fits.items() if not fit}
-
-
 def wrong_pair(p, q, drawn):
     kept = [d * min(1, a / b) for a, b, d in zip(p, q, drawn, strict=True)]
     left = [max(a - b, 0) for a, b in zip(p, q, strict=True)]
@@ -70,7 +61,6 @@ RIGHT = {
     "0x00-chain-worth": chain_worth,
     "0x00-tokens-a-round": tokens_a_round,
     "0x02-accepted-path": accepted_path,
-    "0x02A-clashes": clashes,
     "0x02A-wrong-pair": wrong_pair,
     "0x02C-speedup": speedup,
 }
@@ -136,13 +126,6 @@ MISTAKES = [
         "0x02-accepted-path",
         lambda t, p, b: (accepted_path(t, p, b)[0][:-1], b(-1)),
         "too early",
-    ),
-    ("0x02A-clashes", lambda *pair: set(), "let the pair pass"),
-    ("0x02A-clashes", lambda *pair: set(list(clashes(*pair))[:1]), "first clash"),
-    (
-        "0x02A-clashes",
-        lambda *pair: {"probability", "sampling", "topology"},
-        "do not clash",
     ),
     ("0x02A-wrong-pair", lambda p, q, drawn: p, "another law"),
     (

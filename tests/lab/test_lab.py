@@ -61,6 +61,19 @@ def test_fixed_paths_keep_the_law():
         )
 
     assert decode(FixedPaths((0, 1), (1,), (0, 0))) == decode(None)
+    assert decode(FixedPaths((0, 1), score=2.5)) == decode(None)
+
+
+def test_a_score_changes_the_contract_and_reaches_the_nodes():
+    def propose(source):
+        session = source.start([0], request="r", vocab_size=2)
+        return session.propose(max_depth=2, max_nodes=2, chance=None, manifest_hash="m")
+
+    assert propose(FixedPaths((0, 1))).probability_semantics == "absent"
+    scored = propose(FixedPaths((0, 1), score=2.5))
+    assert scored.probability_semantics == "score_only"
+    assert [node.score for node in scored.nodes] == [2.5, 2.5]
+    assert FixedPaths((0,)).contract.probability_semantics == "absent"
 
 
 def test_fixed_paths_are_checked():
