@@ -796,3 +796,103 @@ def _ledger_panel(
     ax.set_xlim(0, 1.18 * longest)
     ax.set_xlabel(f"ms {what}")
     ax.tick_params(axis="y", length=0)
+
+
+# ---------------------------------------------------------------- measured numbers
+
+
+def ranges(
+    values: Mapping[str, tuple[float, float, float]],
+    xlabel: str,
+    *,
+    points: Mapping[str, Sequence[float]] | None = None,
+    reference: tuple[float, str] | None = None,
+) -> Figure:
+    """Draws one value with its interval for each name, from top to bottom.
+
+    `values`: {name: (value, low, high)}. `points`: single measurements, drawn small
+    above their name's interval. `reference`: where a dashed line stands, and its name.
+    Returns the figure. Raises `SpecbookError` for an interval that misses its value.
+    """
+    if not values:
+        raise SpecbookError("there is no value to draw")
+    with matplotlib.rc_context(RC):
+        fig, ax = _new_figure(6.4, 1.1 + 0.52 * len(values))
+        for place, (name, (value, low, high)) in enumerate(values.items()):
+            if not low <= value <= high:
+                raise SpecbookError(f"{name}: {value} is not in [{low}, {high}]")
+            look = {"color": COLOURS[0], "marker": MARKERS[0], "ms": 8}
+            ax.plot(
+                [low, high], [place, place], "-", color=COLOURS[0], marker="|", ms=9
+            )
+            ax.plot([value], [place], ls="", **look)
+            ax.annotate(
+                f"{value:.2f}",
+                (value, place),
+                (0, -13),
+                textcoords="offset points",
+                ha="center",
+                va="center",
+                fontsize=8,
+            )
+            singles = (points or {}).get(name, ())
+            above = [place - 0.28] * len(singles)
+            ax.plot(singles, above, ls="", marker="d", ms=4.5, color=MUTED)
+        if reference is not None:
+            ax.axvline(reference[0], color=INK, ls="--", lw=1.2)
+            ax.annotate(
+                reference[1],
+                (reference[0], -0.75),
+                (4, 0),
+                textcoords="offset points",
+                fontsize=8,
+                va="center",
+            )
+        ax.set_yticks(range(len(values)), list(values), parse_math=False)
+        ax.set_ylim(len(values) - 0.4, -0.95)
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlabel(xlabel)
+    return fig
+
+
+def curves(
+    x: Sequence[float],
+    series: Mapping[str, Sequence[float]],
+    xlabel: str,
+    ylabel: str,
+) -> Figure:
+    """Draws lines over one axis, each named at its right end.
+
+    `series`: {name: values}, as many values as `x`. Returns the figure. Raises
+    `SpecbookError` for a series of another length.
+    """
+    if not series or len(x) < 2:
+        raise SpecbookError("a curve needs a name and two points or more")
+    with matplotlib.rc_context(RC):
+        fig, ax = _new_figure(6.4, 3.4)
+        ends = []
+        for index, (name, values) in enumerate(series.items()):
+            if len(values) != len(x):
+                raise SpecbookError(f"{name}: {len(values)} values over {len(x)}")
+            colour = COLOURS[index % len(COLOURS)]
+            ax.plot(x, values, color=colour, label=name)
+            ends.append((values[-1], name, colour))
+        low, high = ax.get_ylim()
+        least = 0.07 * (high - low)  # the height of a line of text, in the axis' unit
+        place = low - least
+        for end, name, colour in sorted(ends):
+            place = max(end, place + least)
+            ax.annotate(
+                name,
+                (x[-1], place),
+                (7, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+                color=colour if colour != OKABE_ITO["yellow"] else INK,
+                annotation_clip=False,
+                parse_math=False,
+            )
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel(ylabel)
+    return fig

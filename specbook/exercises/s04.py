@@ -1,0 +1,263 @@
+"""The exercises of 0x04_prompt_lookup_and_rest: look up, verify, choose a length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ..chance import Sampler
+from . import Exercise
+
+# ----------------------------------------------------------------- 0x04-lookup
+
+Lookup = tuple[list[int], int, int]
+
+
+def _lookup_cases(rng: np.random.Generator) -> Iterator[Lookup]:
+    yield [0, 1, 2, 3, 0, 1, 2], 3, 4
+    yield [7, 8, 9], 3, 4
+    yield [6, 6, 6, 6, 6], 3, 4
+    yield [1, 2, 9, 1, 2, 8, 1, 2], 2, 3
+    yield [4, 5, 6, 9, 5, 7, 4, 5], 3, 3
+    for size in (12, 20, 40):
+        tokens = [int(t) for t in rng.integers(0, 4, size=size)]
+        yield tokens, int(rng.integers(1, 5)), int(rng.integers(1, 6))
+
+
+def _copy(
+    case: Lookup,
+    *,
+    latest: bool = True,
+    longest: bool = True,
+    gap: Callable[[int], int] = lambda n: n,
+) -> list[int]:
+    """The rule by trying every start; its keywords are the usual mistakes."""
+    tokens, max_ngram, most = case
+    size = len(tokens)
+    lengths = range(1, min(max_ngram, size) + 1)
+    for n in reversed(lengths) if longest else lengths:
+        ends = [
+            start + n
+            for start in range(size - n - gap(n) + 1)
+            if tokens[start : start + n] == tokens[size - n :]
+        ]
+        if ends:
+            end = ends[-1] if latest else ends[0]
+            return tokens[end : end + most]
+    return []
+
+
+def _lookup(case: Lookup) -> list[int]:
+    return _copy(case)
+
+
+def _lookup_mistake(case: Lookup, value: Any, truth: list[int]) -> str | None:
+    tokens, _, most = case
+    value = list(value)
+    if len(value) > most:
+        return f"at most {most} tokens may be copied, yours copies {len(value)}."
+    if not value and truth and _copy(case, gap=lambda n: 0) == []:
+        return "you found the suffix itself; it must end before the suffix starts."
+    known: list[tuple[dict[str, Any], str]] = [
+        ({"latest": False}, "that is the earliest occurrence; the latest counts."),
+        ({"longest": False}, "you began with the shortest suffix; begin with the"),
+        ({"gap": lambda n: 1}, "your match overlaps the suffix it is compared with."),
+        ({"latest": False, "gap": lambda n: 1}, "that is transformers' rule: the"),
+    ]
+    endings = {1: " longest.", 3: " earliest occurrence, overlap allowed."}
+    for index, (options, words) in enumerate(known):
+        if value == _copy(case, **options):
+            return words + endings.get(index, "")
+    if truth and value == truth[: len(value)]:
+        return "the copy is cut short; it may run on, even into the suffix."
+    if not truth:
+        return "nothing matches here, so nothing may be copied."
+    if value and value[0] == tokens[-1]:
+        return "your copy starts one token early; it starts after the match."
+    return None
+
+
+# ----------------------------------------------------------------- 0x04-verify
+
+
+class Dice(Sampler):
+    """A chance with a number, so that the same throws can be had again."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        self.draws = 0
+
+    def draw(self, weights: Any) -> int:
+        self.draws += 1
+        return super().draw(weights)
+
+    def __repr__(self) -> str:
+        return f"Dice({self.number})"
+
+
+Round = tuple[list[int], list[list[Fraction]], Dice]
+
+
+def _verify_cases(rng: np.random.Generator) -> Iterator[Round]:
+    sure = [[Fraction(int(t == k)) for t in range(3)] for k in (1, 2, 0)]
+    yield [0, 2], sure, Dice(0)
+    yield [1, 2], sure, Dice(0)
+    yield [], [[Fraction(1, 3)] * 3], Dice(1)
+    for _ in range(12):
+        depth = int(rng.integers(1, 4))
+        laws = []
+        for _ in range(depth + 1):
+            weights = rng.integers(1, 5, size=3)
+            laws.append([Fraction(int(w), int(weights.sum())) for w in weights])
+        draft = [int(np.argmax([float(p) for p in law])) for law in laws[:-1]]
+        yield draft, laws, Dice(int(rng.integers(0, 10_000)))
+
+
+def _verify(case: Round) -> list[int]:
+    draft, laws, given = case
+    dice = Dice(given.number)
+    # One draw more than there were agreements.
+    agreed = 0
+    tokens = [dice.draw(laws[0])]
+    while agreed < len(draft) and tokens[-1] == draft[agreed]:
+        agreed += 1
+        tokens.append(dice.draw(laws[agreed]))
+    return tokens
+
+
+def _second_draw(case: Round) -> list[int]:
+    draft, laws, given = case
+    dice = Dice(given.number)
+    tokens: list[int] = []
+    for depth, token in enumerate(draft):
+        if dice.draw(laws[depth]) != token:
+            return [*tokens, dice.draw(laws[depth])]
+        tokens.append(token)
+    return [*tokens, dice.draw(laws[len(draft)])]
+
+
+def _verify_mistake(case: Round, value: Any, truth: list[int]) -> str | None:
+    draft, laws, _ = case
+    value = list(value)
+    if value == truth[:-1]:
+        return "the draw that ended the path is a token too: emit it."
+    if len(value) == len(truth) + 1 and value[:-1] == truth:
+        return "you went on after a mismatch; the round ends there."
+    if value == _second_draw(case):
+        return (
+            "you drew a second time after a mismatch. The law shifts towards the "
+            "draft; emit the very draw that missed."
+        )
+    best = [int(np.argmax([float(p) for p in law])) for law in laws]
+    if value == best[: len(value)] and value != truth:
+        return "you took the likeliest token; at a temperature the target draws."
+    if value == draft:
+        return "you accepted the whole draft unseen."
+    return "draw once at each position, from that position's law, and in order."
+
+
+# ----------------------------------------------------------------- 0x04-length
+
+Costs = tuple[Fraction, list[Fraction]]
+
+
+def _length_cases(rng: np.random.Generator) -> Iterator[Costs]:
+    flat = [Fraction(10 + k, 10) for k in range(9)]
+    steep = [Fraction(1 + k) for k in range(9)]
+    yield Fraction(9, 10), flat
+    yield Fraction(1, 10), flat
+    yield Fraction(1, 2), steep
+    yield Fraction(0), flat
+    for _ in range(6):
+        step = Fraction(int(rng.integers(1, 8)), 20)
+        costs = [1 + step * k for k in range(9)]
+        yield Fraction(int(rng.integers(1, 20)), 20), costs
+
+
+def _time_per_token(case: Costs, length: int) -> Fraction:
+    agree, cost = case
+    return cost[length] / sum(agree**k for k in range(length + 1))
+
+
+def _length(case: Costs) -> int:
+    return min(range(len(case[1])), key=lambda k: (_time_per_token(case, k), k))
+
+
+def _length_right(case: Costs, value: Any, truth: int) -> bool:
+    # Anything that does not lose against plain decoding is an answer; how good it is
+    # shows in the score.
+    if isinstance(value, bool) or value != int(value):
+        return False
+    if not 0 <= value < len(case[1]):
+        return False
+    return _time_per_token(case, int(value)) <= case[1][0]
+
+
+def _length_cost(case: Costs, value: Any) -> float:
+    return float(_time_per_token(case, int(value)))
+
+
+def _length_mistake(case: Costs, value: Any, truth: int) -> str | None:
+    agree, cost = case
+    if isinstance(value, float) or not isinstance(value, (int, np.integer)):
+        return "a length is a whole number of copied tokens."
+    if not 0 <= value < len(cost):
+        return f"cost has entries for 0 to {len(cost) - 1} copied tokens."
+    without_bonus = [
+        (cost[k] / sum(agree**i for i in range(1, k + 1))) if agree and k else None
+        for k in range(len(cost))
+    ]
+    known = [(c, k) for k, c in enumerate(without_bonus) if c is not None]
+    if known and value == min(known)[1]:
+        return "you left out the target's own token, which every round commits."
+    if value == len(cost) - 1:
+        return "the longest draft is not the best one: rows that miss cost time."
+    slower = float(_time_per_token(case, int(value)) / cost[0])
+    return f"this length is {slower:.2f} times as slow as no draft at all."
+
+
+EXERCISES: dict[str, Exercise] = {
+    exercise.id: exercise
+    for exercise in (
+        Exercise(
+            id="0x04-lookup",
+            question=(
+                "lookup(tokens, max_ngram, most): at most `most` tokens that followed "
+                "the latest earlier occurrence of the longest suffix, which must end "
+                "before the suffix starts; [] if there is none."
+            ),
+            cases=_lookup_cases,
+            oracle=_lookup,
+            diagnose=_lookup_mistake,
+        ),
+        Exercise(
+            id="0x04-verify",
+            question=(
+                "verify(draft, laws, chance): the tokens that one round commits. "
+                "laws[k] is the target's law after k draft tokens; draw with "
+                "chance.draw(law), once at each position that you reach."
+            ),
+            cases=_verify_cases,
+            oracle=_verify,
+            diagnose=_verify_mistake,
+        ),
+        Exercise(
+            id="0x04-length",
+            question=(
+                "length(agree, cost): how many copied tokens to verify. Each agrees "
+                "with probability `agree` if those before it did; cost[k] is the time "
+                "of a round with k of them."
+            ),
+            cases=_length_cases,
+            oracle=_length,
+            diagnose=_length_mistake,
+            right=_length_right,
+            cost=_length_cost,
+            cost_unit="time units a token",
+        ),
+    )
+}

@@ -1,0 +1,177 @@
+"""The judges of 0x04 and 0x07: right answers pass, each usual mistake is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specbook.drafts.prompt_lookup import prompt_lookup
+from specbook.exercises import get, grade
+from specbook.exercises.s04 import _copy, _second_draw
+
+
+def told(exercise_id, answer, seed=5):
+    report = grade(get(exercise_id), answer, seed)
+    return report.solved, " ".join(report.lines)
+
+
+# ------------------------------------------------------------------------- right
+
+
+def merge(paths):
+    row_of, tokens, parents = {}, [], []
+    for path in paths:
+        for n in range(1, len(path) + 1):
+            if path[:n] not in row_of:
+                row_of[path[:n]] = len(tokens)
+                tokens.append(path[n - 1])
+                parents.append(row_of.get(path[: n - 1], -1))
+    return tokens, parents
+
+
+def mask(parents):
+    seen = np.eye(len(parents), dtype=bool)
+    for row, parent in enumerate(parents):
+        if parent >= 0:
+            seen[row] |= seen[parent]
+    return seen
+
+
+def coordinates(parents, prefix_len):
+    at = {-1: prefix_len - 1}
+    for row, parent in enumerate(parents):
+        at[row] = at[parent] + 1
+    return [(at[row], parent) for row, parent in enumerate(parents)]
+
+
+def verify(draft, laws, chance):
+    tokens = []
+    for depth, law in enumerate(laws):
+        tokens.append(chance.draw(law))
+        if depth == len(draft) or tokens[-1] != draft[depth]:
+            return tokens
+
+
+def length(agree, cost):
+    def rate(k):
+        return sum(agree**i for i in range(k + 1)) / cost[k]
+
+    return max(range(len(cost)), key=rate)
+
+
+RIGHT = {
+    "0x07-merge": merge,
+    "0x07-mask": mask,
+    "0x07-coordinates": coordinates,
+    "0x04-lookup": prompt_lookup,
+    "0x04-verify": verify,
+    "0x04-length": length,
+}
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("exercise_id", RIGHT)
+def test_a_right_answer_passes(exercise_id, seed):
+    solved, lines = told(exercise_id, RIGHT[exercise_id], seed)
+    assert solved, lines
+    assert "for less" not in lines
+
+
+# ------------------------------------------------------------------------- wrong
+
+
+def merge_by_depth(paths):
+    row_of, tokens, parents = {}, [], []
+    for path in paths:
+        above = -1
+        for key in enumerate(path):
+            if key not in row_of:
+                row_of[key] = len(tokens)
+                tokens.append(key[1])
+                parents.append(above)
+            above = row_of[key]
+    return tokens, parents
+
+
+def longest_draft(agree, cost):
+    return len(cost) - 1
+
+
+def redraw(draft, laws, chance):
+    return _second_draw((draft, laws, chance))
+
+
+def lookup_with(**options):
+    return lambda tokens, n, most: _copy((tokens, n, most), **options)
+
+
+WRONG = [
+    ("0x07-merge", merge_by_depth, "by depth and token"),
+    ("0x07-merge", lambda paths: ([1, 2], [1, 0]), "row that comes before"),
+    ("0x07-merge", lambda paths: 5, "two lists"),
+    ("0x07-mask", lambda p: np.tri(len(p), dtype=bool), "siblings see each other"),
+    ("0x07-mask", lambda p: mask(p).T, "turned over"),
+    ("0x07-mask", lambda p: mask(p) & ~np.eye(len(p), dtype=bool), "see itself"),
+    ("0x07-mask", lambda p: np.eye(len(p), dtype=bool), "no row sees any ancestor"),
+    (
+        "0x07-coordinates",
+        lambda p, n: [(n + r, q) for r, q in enumerate(p)],
+        "follows the depth",
+    ),
+    (
+        "0x07-coordinates",
+        lambda p, n: [(a + 1, q) for a, q in coordinates(p, n)],
+        "one too far",
+    ),
+    (
+        "0x07-coordinates",
+        lambda p, n: [(a, r) for r, (a, _) in enumerate(coordinates(p, n))],
+        "predicts its children",
+    ),
+    (
+        "0x07-coordinates",
+        lambda p, n: [(a, r - 1) for r, (a, _) in enumerate(coordinates(p, n))],
+        "not the row before",
+    ),
+    ("0x04-lookup", lookup_with(latest=False), "earliest"),
+    ("0x04-lookup", lookup_with(longest=False), "shortest suffix"),
+    ("0x04-lookup", lookup_with(gap=lambda n: 0), "suffix itself"),
+    ("0x04-lookup", lambda t, n, most: _copy((t, n, most + 1)), "at most"),
+    ("0x04-lookup", lambda *case: prompt_lookup(*case) or [0], "nothing"),
+    ("0x04-verify", redraw, "second time"),
+    ("0x04-verify", lambda d, w, c: verify(d, w, c)[:-1], "is a token too"),
+    ("0x04-verify", lambda d, w, c: d, "unseen"),
+    ("0x04-length", longest_draft, "the longest draft"),
+    ("0x04-length", lambda a, c: 2.5, "whole number"),
+    ("0x04-length", lambda a, c: 99, "entries"),
+]
+
+
+@pytest.mark.parametrize("exercise_id, answer, words", WRONG)
+def test_a_usual_mistake_is_named(exercise_id, answer, words):
+    for seed in range(4):
+        solved, lines = told(exercise_id, answer, seed)
+        assert not solved
+        if words in lines:
+            return
+    pytest.fail(lines)
+
+
+def test_an_unmerged_tree_is_right_and_costs_more():
+    def unmerged(paths):
+        tokens, parents = [], []
+        for path in paths:
+            above = -1
+            for token in path:
+                parents.append(above)
+                above = len(tokens)
+                tokens.append(token)
+        return tokens, parents
+
+    solved, lines = told("0x07-merge", unmerged)
+    assert solved and "for less" in lines
+
+
+def test_no_draft_never_loses_and_is_no_bargain():
+    solved, lines = told("0x04-length", lambda agree, cost: 0)
+    assert solved and "for less" in lines
