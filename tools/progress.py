@@ -115,6 +115,7 @@ class Progress:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.records: dict[str, dict[str, Any]] = {}
+        self.told: set[str] = set()
         self.total = 0
         self.limit_mb = LIMIT_MB
 
@@ -158,6 +159,7 @@ class Progress:
         self, item: pytest.Item, passed: bool, seconds: float, peak_mb: float
     ) -> None:
         """Keep a notebook's numbers and print its line."""
+        self.told.add(item.nodeid)
         self.records[item.path.stem] = {
             "passed": passed,
             "seconds": round(seconds, 1),
@@ -175,7 +177,7 @@ class Progress:
 
     def pytest_report_teststatus(self, report: Any) -> Any:
         """Print no letter for a notebook: its own line has said it."""
-        if report.when == "call" and report.nodeid.endswith(".ipynb::"):
+        if report.when == "call" and report.nodeid in self.told:
             return report.outcome, "", ""
         return None
 

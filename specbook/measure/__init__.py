@@ -1,0 +1,1 @@
+"""Measurements on the reader's own machine: decoding speed and the cost of rows."""

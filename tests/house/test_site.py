@@ -1,0 +1,341 @@
+"""The site's own gates, each with a planted fault."""
+
+import importlib
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import build_site, execute, pages, webparts
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+
+
+def load_extension(name: str):
+    spec = importlib.util.spec_from_file_location(name, DOCS / "_ext" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---- pages -----------------------------------------------------------------------
+
+GOOD = (
+    "<link rel='canonical' href='https://example.org/x'>"
+    "<script src='a.js'></script><article><h1>T</h1><h2>A</h2><h3>B</h3><h2>C</h2>"
+    "<img src='a.png' alt='Two lines that cross'><a href='https://example.org'>x</a>"
+    "</article>"
+)
+
+
+def test_a_good_page_has_no_fault():
+    assert build_site.page_faults(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("html", "said"),
+    [
+        ("<script src='https://cdn.example.org/x.js'></script>", "another machine"),
+        ("<link rel='stylesheet' href='//fonts.example.org/x'>", "another machine"),
+        ("<img src='https://example.org/x.png' alt='A tree'>", "another machine"),
+        ("<iframe src='https://example.org'></iframe>", "another machine"),
+        ("<img src='a.png'>", "image without words"),
+        ("<img src='a.png' alt=''>", "image without words"),
+        ("<img src='a.png' alt='../_images/a.png'>", "image without words"),
+        ("<img src='a.png' alt='Image'>", "image without words"),
+        ("<article><h1>T</h1><h3>A</h3></article>", "<h3> follows <h1>"),
+        ("<article><h2>A</h2></article>", "0 first-level headings"),
+        ("<article><h1>A</h1><h1>B</h1></article>", "2 first-level headings"),
+    ],
+)
+def test_a_planted_fault_is_found(html, said):
+    assert any(said in fault for fault in build_site.page_faults(html))
+
+
+def test_style_sheets_that_fetch_are_found():
+    assert build_site.style_faults("a{background:url(x.png)}") == []
+    assert build_site.style_faults("@import 'https://fonts.example.org/x';")
+    assert build_site.style_faults('a{src:url("//fonts.example.org/x.woff2")}')
+
+
+def test_faults_of_a_whole_site_name_the_page(tmp_path):
+    (tmp_path / "a.html").write_text(GOOD + "<img src='b.png'>", encoding="utf-8")
+    (tmp_path / "a.css").write_text("a{src:url(https://x.org/f)}", encoding="utf-8")
+    found = build_site.site_faults(tmp_path)
+    assert [fault.split(":")[0] for fault in found] == ["a.html", "a.css"]
+
+
+# ---- executions ------------------------------------------------------------------
+
+
+@pytest.fixture
+def executed(tmp_path: Path) -> Path:
+    stamp = {
+        "sources": execute.source_hash(),
+        "complete": True,
+        "notebooks": ["a.ipynb"],
+    }
+    record = {"passed": True, "seconds": 1.0, "peak_mb": 100}
+    timings = {"notebooks": {"a": record}}
+    (tmp_path / "stamp.json").write_text(json.dumps(stamp), encoding="utf-8")
+    (tmp_path / "timings.json").write_text(json.dumps(timings), encoding="utf-8")
+    return tmp_path
+
+
+def edit(path: Path, **changes: object) -> None:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**content, **changes}), encoding="utf-8")
+
+
+def test_fresh_executions_are_taken(executed):
+    notebooks, _ = build_site.executions(executed, stale=False)
+    assert notebooks == [executed / "a.ipynb"]
+
+
+def test_executions_older_than_the_code_are_refused(executed):
+    edit(executed / "stamp.json", sources="0" * 64)
+    with pytest.raises(build_site.NoSite, match="older than the sources"):
+        build_site.executions(executed, stale=False)
+    assert build_site.executions(executed, stale=True)
+
+
+def test_failed_partial_and_missing_executions_are_refused(executed, tmp_path):
+    failed = {"a": {"passed": False, "seconds": 1.0, "peak_mb": 1}}
+    edit(executed / "timings.json", notebooks=failed)
+    with pytest.raises(build_site.NoSite, match="executions failed: a"):
+        build_site.executions(executed, stale=True)
+    edit(executed / "timings.json", notebooks={})
+    edit(executed / "stamp.json", complete=False)
+    with pytest.raises(build_site.NoSite, match="only some notebooks"):
+        build_site.executions(executed, stale=False)
+    with pytest.raises(build_site.NoSite, match="no notebook has been executed"):
+        build_site.executions(tmp_path / "nowhere", stale=False)
+
+
+def test_a_claim_that_was_not_shown_is_named(monkeypatch):
+    class Claim:
+        id, notebook = "0x00-x", "a"
+
+    monkeypatch.setattr(pages.claims, "load", lambda: {"0x00-x": Claim})
+    assert pages.unshown({}, ["a"]) == ["0x00-x"]
+    assert pages.unshown({"0x00-x": []}, ["a"]) == []
+    assert pages.unshown({}, ["b"]) == []
+
+
+def test_the_run_note_stands_below_the_title():
+    machine = {
+        "cpu": "A CPU",
+        "cores": 2,
+        "memory_gb": 8,
+        "python": "3.11",
+        "versions": {"numpy": "2"},
+    }
+    timings = {
+        "date": "2026-01-01",
+        "machine": machine,
+        "notebooks": {"a": {"seconds": 12.4, "peak_mb": 900}},
+    }
+    notebook = {"cells": [{"cell_type": "markdown", "source": "# T\n\nWords."}]}
+    pages.add_run_note(notebook, timings, "a")
+    lines = notebook["cells"][0]["source"].splitlines()
+    assert lines[0] == "# T" and lines[-1] == "Words."
+    assert "12 s with 900 MB" in lines[3] and "A CPU, 2 cores" in lines[3]
+    with pytest.raises(ValueError, match="not its title"):
+        pages.add_run_note({"cells": [{"source": "Words"}]}, timings, "a")
+
+
+def test_the_build_executes_nothing():
+    text = (DOCS / "conf.py").read_text(encoding="utf-8")
+    assert re.search(r'^nb_execution_mode = "off"$', text, re.MULTILINE)
+    command = (ROOT / "tools" / "build_site.py").read_text(encoding="utf-8")
+    for word in ('"-n"', '"-W"', '"--keep-going"'):
+        assert word in command
+
+
+# ---- what npm brings -------------------------------------------------------------
+
+
+def test_without_npm_the_message_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(webparts, "FOLDER", tmp_path)
+    monkeypatch.setattr(webparts.shutil, "which", lambda name: None)
+    with pytest.raises(webparts.MissingPart, match="npm is not installed"):
+        webparts.node_modules()
+
+
+def test_the_lock_file_holds_what_is_copied_and_names_no_registry():
+    lock = json.loads((webparts.SOURCE / "package-lock.json").read_text("utf-8"))
+    have = {name.removeprefix("node_modules/") for name in lock["packages"]}
+    wanted = json.loads((webparts.SOURCE / "package.json").read_text("utf-8"))
+    asked = {**wanted["dependencies"], **wanted["devDependencies"]}
+    assert set(asked) <= have
+    for source, _ in webparts.MATHJAX_PARTS:
+        assert any(source.startswith(name) for name in asked)
+    assert "resolved" not in json.dumps(lock)
+
+
+def test_mathml_takes_over_and_fails_loudly():
+    from latex2mathml.converter import convert
+
+    assert load_extension("mathml").convert is convert
+    markup = convert(r"C_{round} = \sum_i c_i \mid x_{\le t}")
+    assert markup.startswith("<math") and "C" in markup
+
+
+# ---- corrections and docstrings --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('<summary aria-label="Toggle hidden content">', "<summary>"),
+        (
+            '<summary><span class="toctree-toggle">',
+            '<summary aria-label="Show the pages below"><span class="toctree-toggle">',
+        ),
+        ('<i class="fa-x"></i>', '<i aria-hidden="true" class="fa-x"></i>'),
+        ('<div class="c" role="doc-biblioentry">', '<div class="c">'),
+        ("<summary>Words</summary>", "<summary>Words</summary>"),
+    ],
+)
+def test_tidy(before, after):
+    house = load_extension("house")
+    assert house.tidy(before) == after
+    assert house.tidy(after) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["One line."], ["One line.", ""]),
+        (
+            ["`a`: first", "    goes on.", "`b`: second"],
+            ["* `a`: first", "  goes on.", "", "* `b`: second", ""],
+        ),
+        (
+            ["Use it:", "", "    x = 1", "", "Then more."],
+            ["Use it:", "", "::", "", "    x = 1", "", "Then more.", ""],
+        ),
+        (["All are `Error`s."], ["All are `Error`\\ s.", ""]),
+        (["Two ``plain`` names."], ["Two ``plain`` names.", ""]),
+    ],
+)
+def test_docstrings_are_read_as_their_author_meant(before, after):
+    assert load_extension("house").readable(before) == after
+
+
+# ---- texts -----------------------------------------------------------------------
+
+
+def resolve(name: str) -> object:
+    """Import a dotted name; a field of a dataclass counts as one of its class."""
+    parts = name.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:]:
+            known = (
+                getattr(found, "__dataclass_fields__", {}),
+                getattr(found, "__annotations__", {}),
+            )
+            if not hasattr(found, part) and any(part in names for names in known):
+                return found
+            found = getattr(found, part)
+        return found
+    raise AttributeError(name)
+
+
+def glossary_names() -> list[str]:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    return re.findall(r"^\|.*?\| `(specbook\.[\w.]+)` \|", text, re.MULTILINE)
+
+
+def test_every_name_of_the_glossary_exists():
+    names = glossary_names()
+    assert len(names) >= 20
+    for name in names:
+        resolve(name)
+
+
+@pytest.mark.parametrize("name", ["specbook.tree.Nothing", "specbook.nothing.X"])
+def test_a_name_that_does_not_exist_is_found(name):
+    with pytest.raises(AttributeError):
+        resolve(name)
+
+
+def strings_of(folder: Path) -> str:
+    """All string literals of a folder's code, adjacent ones joined, values as {}."""
+    import ast
+
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = (
+                    part.value if isinstance(part, ast.Constant) else "{}"
+                    for part in node.values
+                )
+                found.append("".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return "\n".join(found)
+
+
+def test_every_message_of_the_troubleshooting_page_is_one_of_ours():
+    text = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    messages = re.findall(r"^### `(.+)`$", text, re.MULTILINE)
+    assert len(messages) >= 15
+    said = strings_of(ROOT / "specbook") + strings_of(ROOT / "tools")
+    # The one message whose numbers come from constants.
+    said = said.replace("specbook needs Python {}.{} to {}.{}", messages[0])
+    assert [message for message in messages if message not in said] == []
+    assert "a message that nothing prints" not in said
+
+
+def bib_keys() -> list[str]:
+    text = (DOCS / "references.bib").read_text(encoding="utf-8")
+    return re.findall(r"^@\w+\{([^,]+),$", text, re.MULTILINE)
+
+
+def cited(text: str) -> set[str]:
+    found = re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", text)
+    return {key.strip() for group in found for key in group.split(",")}
+
+
+def test_every_citation_has_its_entry_and_no_key_stands_twice():
+    keys = bib_keys()
+    assert len(keys) == len(set(keys)) >= 15
+    assert cited("{cite}`a, b` and {cite:t}`c`") == {"a", "b", "c"}
+    for path in [*(ROOT / "notebooks").glob("*.md"), *DOCS.glob("*.md")]:
+        assert cited(path.read_text(encoding="utf-8")) <= set(keys), path.name
+
+
+def test_the_bibliography_names_the_papers_own_authors():
+    text = (DOCS / "references.bib").read_text(encoding="utf-8")
+    first = dict(re.findall(r"@\w+\{([^,]+),.*?author = \{\{?(\w+)", text, re.DOTALL))
+    assert {
+        "zhang2024draftverify": "Zhang",
+        "liu2024kangaroo": "Liu",
+        "he2024rest": "He",
+        "xiao2024clover": "Xiao",
+        "sun2023spectr": "Sun",
+    }.items() <= first.items()
+
+
+def test_every_public_module_says_what_it_is_for():
+    names = list(pages.modules())
+    assert "specbook.tree" in names
+    assert not [n for n in names if n.startswith("specbook.exercises.")]
+    for name in names:
+        assert pages.summary(name)
+
+
+def test_a_module_without_a_docstring_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "empty_module", type(sys)("empty_module"))
+    with pytest.raises(ValueError, match="empty_module has no docstring"):
+        pages.summary("empty_module")
