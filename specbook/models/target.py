@@ -105,11 +105,17 @@ def check_config(config: Any) -> None:
     if why := rollback_obstacle(config):
         raise refuse(f"{why}; refused candidates could not be rolled back")
     limit = context_limit(config)
-    for layer, window in sliding_windows(config).items():
+    windows = sliding_windows(config)
+    # GPT-Neo keeps its local layers to itself: its cache does not know of them.
+    for layer, name in enumerate(getattr(config, "attention_layers", None) or ()):
+        if name == "local":
+            windows[layer] = int(config.window_size)
+    for layer, window in sorted(windows.items()):
         if limit is None or window < limit:
             raise refuse(
                 f"layer {layer} attends to a sliding window of {window} tokens, which "
-                f"a context of {limit or 'any'} tokens can cross"
+                f"a context of {'any number of' if limit is None else limit} tokens "
+                "can cross"
             )
 
 
