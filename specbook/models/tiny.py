@@ -150,7 +150,7 @@ def tiny_model(
     config_class: Callable[..., Any] = getattr(transformers, config_name)
     try:
         config = config_class(**{**_NO_TOKENS, **settings, **changes})
-    except (TypeError, ValueError) as problem:
+    except Exception as problem:  # transformers checks configs with a class of its own
         raise SpecbookError(f"tiny {family}: {problem}") from problem
     config._attn_implementation = checks.one_of(
         attn_implementation, "attn_implementation", ("sdpa", "eager")

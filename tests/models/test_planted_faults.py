@@ -145,7 +145,9 @@ def test_a_plan_reaches_siblings_a_scattered_path_and_the_empty_tree():
     trees = [tree for tree, _, _ in plan.rounds]
     first, path, _ = plan.rounds[0]
     assert any(len(first.children(row)) > 1 for row in range(-1, len(first)))
-    assert any(after - before > 1 for before, after in zip(path, path[1:], strict=False))
+    assert any(
+        after - before > 1 for before, after in zip(path, path[1:], strict=False)
+    )
     assert path[0] != 0 and len(trees[-1]) == 0
 
 

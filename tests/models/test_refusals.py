@@ -78,9 +78,7 @@ def test_h22_a_mamba_is_refused_before_the_first_round(tmp_path):
 
 
 def test_a_recurrent_model_without_such_a_config_is_refused_by_its_own_mark():
-    config = transformers.RwkvConfig(
-        vocab_size=64, hidden_size=32, num_hidden_layers=2
-    )
+    config = transformers.RwkvConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2)
     config._attn_implementation = "eager"
     with pytest.raises(UnsupportedTargetError, match="rolled back|no cache"):
         TransformersTarget(build(transformers.RwkvForCausalLM, config))
