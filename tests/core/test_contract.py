@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -198,6 +199,22 @@ def test_no_contract_lets_a_score_reach_a_rule_that_reads_q(
     check_refused(lambda: bind(bad, rule), semantics.value)
     offered = SourceContract("source", semantics, SamplingRelation.IID, Topology.TREE)
     check_refused(lambda: negotiate([offered], rule), semantics.value)
+
+
+@pytest.mark.parametrize("semantics", ["score_only", "frequency", "absent"])
+def test_a_contract_that_reads_q_cannot_list_anything_else(semantics: str) -> None:
+    for listed in ({semantics}, {semantics, str(NORMAL)}):
+        with pytest.raises(ContractError, match=f"reads q.*{semantics}"):
+            contract("any", reads_q=True, probability=listed)
+
+
+def test_contracts_verifiers_and_bound_rounds_are_frozen() -> None:
+    offered = SourceContract("a", NORMAL, SamplingRelation.IID, Topology.TREE)
+    rule = verifiers.get("membership")
+    for thing in (offered, IID_RULE, rule, bind([], rule)):
+        for field in dataclasses.fields(thing):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(thing, field.name, getattr(thing, field.name))
 
 
 def test_a_contract_that_overrides_its_answers_gets_nowhere() -> None:

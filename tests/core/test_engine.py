@@ -619,6 +619,23 @@ def test_h18_a_broken_target_row_is_never_a_token(
         )
 
 
+@pytest.mark.parametrize("temperature", [1e-6, 0.3, 1, 1.7, 1e3])
+def test_h18_tokens_of_weight_zero_are_never_emitted(temperature: float) -> None:
+    weights = [0.0, 0.3, 0.0, 0.7, 0.0, 0.0]
+    target = WatchedTarget(lambda prefix: weights, vocab_size=6)
+    tokens = generate(
+        target,
+        [0],
+        FixedSource([[0, 1], [5], [3, 3]]),
+        "membership",
+        max_new_tokens=200,
+        temperature=temperature,
+    ).tokens
+    assert len(tokens) == 200
+    assert set(tokens) <= {1, 3}
+    assert temperature != 1e-6 or set(tokens) == {3}
+
+
 # --------------------------------------------------------------------- manifest
 
 

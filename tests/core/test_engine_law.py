@@ -131,7 +131,16 @@ def test_all_outputs_have_the_plain_law(data: Any) -> None:
     def paths(prefix: tuple[int, ...], chance: Any) -> Any:
         return forests[(3 * len(prefix) + prefix[-1]) % len(forests)]
 
-    check_law(vocab, table, fixed(paths), length, ends=ends, order=order)
+    check_law(
+        vocab,
+        table,
+        fixed(paths),
+        length,
+        ends=ends,
+        order=order,
+        max_nodes=data.draw(st.integers(0, 9)),
+        max_depth=data.draw(st.integers(0, 4)),
+    )
 
 
 @pytest.mark.parametrize("first", SHAPES)
@@ -178,6 +187,24 @@ def test_merged_sources_change_nothing(data: Any) -> None:
     check_law(
         3, table, parts, 2, prompt=(0, 1, 0), max_nodes=data.draw(st.integers(0, 5))
     )
+
+
+def test_the_context_limit_shortens_the_output_and_leaves_its_law() -> None:
+    target = TableTarget(SKEWED, vocab_size=2, context_limit=4)
+    found = law(
+        lambda chance: (
+            generate(
+                target,
+                [0],
+                FixedSource(SHAPES["full"]),
+                "membership",
+                max_new_tokens=9,
+                temperature=1,
+                chance=chance,
+            ).tokens
+        )
+    )
+    assert found == plain_law(SKEWED, [0], 3)
 
 
 def test_another_lossless_rule_passes_too() -> None:
