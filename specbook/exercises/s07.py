@@ -1,10 +1,8 @@
-"""The exercises of 0x07_candidate_trees: count, merge, mask, address."""
+"""The exercises of 0x07_candidate_trees: merge, mask, address."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,37 +12,6 @@ from . import Exercise
 
 Paths = list[tuple[int, ...]]
 Rows = tuple[list[int], list[int]]
-
-
-# ------------------------------------------------------------------ 0x07-nodes
-
-
-def _nodes_cases(rng: np.random.Generator) -> Iterator[list[int]]:
-    yield [2]
-    yield [3, 2]
-    for depth in (3, 4, 5):
-        yield [int(b) for b in rng.integers(1, 4, size=depth)]
-
-
-def _nodes(branching: list[int]) -> int:
-    # Counted, not computed: every rank path of every length is a node.
-    return sum(
-        1
-        for depth in range(1, len(branching) + 1)
-        for _ in product(*map(range, branching[:depth]))
-    )
-
-
-def _nodes_mistake(branching: list[int], value: Any, truth: int) -> str | None:
-    if value == truth + 1:
-        return "you counted the prefix as a node; candidates start at depth 1."
-    if value == prod(branching):
-        return "you counted the leaves only; the rows above them are computed too."
-    if value == sum(branching):
-        return "you added the widths; below each node of a depth hang b more."
-    if value == prod(branching) * len(branching):
-        return "you counted the paths before merging: leaves times depth."
-    return None
 
 
 # ------------------------------------------------------------------ 0x07-merge
@@ -227,16 +194,6 @@ def _coordinates_mistake(
 EXERCISES = {
     exercise.id: exercise
     for exercise in (
-        Exercise(
-            id="0x07-nodes",
-            question=(
-                "nodes(branching): how many candidate rows has the full Cartesian "
-                "tree that keeps branching[i] tokens at depth i + 1?"
-            ),
-            cases=_nodes_cases,
-            oracle=_nodes,
-            diagnose=_nodes_mistake,
-        ),
         Exercise(
             id="0x07-merge",
             question=(
