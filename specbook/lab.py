@@ -180,7 +180,7 @@ class CopiedText:
 
     `rounds`: as in `engine.Generation`. `decode`: ids to text. Accepted candidates are
     underlined on a tinted face; the target's own token, which ends every round, is
-    bold. Outside a notebook accepted text stands in brackets.
+    plain. Outside a notebook accepted text stands in brackets.
     """
 
     def __init__(
@@ -209,12 +209,9 @@ class CopiedText:
         return f"{shown}\n{self.caption}"
 
     def _repr_html_(self) -> str:
-        styles = {
-            True: "background:#d6ecfa;border-bottom:2px solid #0072B2",
-            False: "font-weight:bold",
-        }
+        tint = ";background:#d6ecfa;border-bottom:2px solid #0072B2"
         body = "".join(
-            f'<span style="color:#1a1a1a;{styles[copied]}">{escape(text)}</span>'
+            f'<span style="color:#1a1a1a{tint * copied}">{escape(text)}</span>'
             for text, copied in self.pieces
         )
         return (

@@ -834,6 +834,7 @@ def ranges(
                 ha="center",
                 va="center",
                 fontsize=8,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
             )
             singles = (points or {}).get(name, ())
             above = [place - 0.28] * len(singles)
@@ -876,12 +877,13 @@ def curves(
                 raise SpecbookError(f"{name}: {len(values)} values over {len(x)}")
             colour = COLOURS[index % len(COLOURS)]
             ax.plot(x, values, color=colour, label=name)
-            ends.append((values[-1], name, colour))
+            ends.append((values[-1], name))
         low, high = ax.get_ylim()
         least = 0.07 * (high - low)  # the height of a line of text, in the axis' unit
         place = low - least
-        for end, name, colour in sorted(ends):
+        for end, name in sorted(ends):
             place = max(end, place + least)
+            # In ink: a name must be readable where its line's colour is too pale.
             ax.annotate(
                 name,
                 (x[-1], place),
@@ -889,7 +891,6 @@ def curves(
                 textcoords="offset points",
                 va="center",
                 fontsize=8,
-                color=colour if colour != OKABE_ITO["yellow"] else INK,
                 annotation_clip=False,
                 parse_math=False,
             )
