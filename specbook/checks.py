@@ -95,6 +95,15 @@ def entries(
     return list(values)
 
 
+def boolean(
+    value: Any, name: str, *, error: type[SpecbookError] = SpecbookError
+) -> bool:
+    """`value` as a bool. What is merely truthy is refused: "no" is truthy too."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise error(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def text(value: Any, name: str, *, error: type[SpecbookError] = SpecbookError) -> str:
     """`value`, checked to be text."""
     if not isinstance(value, str):
@@ -130,6 +139,8 @@ def token_ids(
     error: type[SpecbookError] = SpecbookError,
 ) -> list[int]:
     """`tokens` as a list of ints in 0 .. vocab_size - 1 (no upper bound if None)."""
+    if vocab_size is not None:
+        integer(vocab_size, "vocab_size", least=1, error=error)
     result = []
     for position, token in enumerate(entries(tokens, name, "token ids", error)):
         # The common case first: this runs over whole prefixes.

@@ -82,8 +82,7 @@ class VerifierContract:
     def __post_init__(self) -> None:
         checks.text(self.name, "name", error=ContractError)
         for flag in ("reads_q", "exact", "merges_q", "greedy_only"):
-            if not isinstance(getattr(self, flag), bool):
-                raise ContractError(f"{flag} must be True or False")
+            checks.boolean(getattr(self, flag), flag, error=ContractError)
         for field_name, kind in zip(_ADMITTED, _COMPARED.values(), strict=True):
             listed = getattr(self, field_name)
             if isinstance(listed, Set):
@@ -185,15 +184,17 @@ def bind(
     names, and that the candidates fit its node, depth and temporary-state limits, at
     `bytes_per_node` bytes each. Raises `ContractError` naming everything that clashes.
     """
-    if not isinstance(proposal, (Proposal, Iterable)):
-        raise ContractError(f"not a Proposal: {proposal!r}")
-    proposals = (proposal,) if isinstance(proposal, Proposal) else tuple(proposal)
+    if isinstance(proposal, Proposal):
+        proposal = [proposal]
+    proposals = tuple(checks.entries(proposal, "proposal", "Proposals", ContractError))
     for index, item in enumerate(proposals):
         if not isinstance(item, Proposal):
             raise ContractError(f"proposal {index} is not a Proposal: {item!r}")
     if manifest is not None and not isinstance(manifest, RoundManifest):
         raise ContractError(f"not a manifest: {manifest!r}")
     checks.integer(bytes_per_node, "bytes_per_node", least=0, error=ContractError)
+    if exact is not None:
+        checks.boolean(exact, "exact", error=ContractError)
     if isinstance(verifier, str):
         verifier = registry.resolve(registry.VERIFIERS, "verifier", verifier)
     contract = contract_of(verifier)
@@ -223,7 +224,8 @@ def negotiate(
     Raises `ContractError` naming everything that clashes.
     """
     contract = contract_of(verifier)
-    sources = list(sources)
+    checks.boolean(exact, "exact", error=ContractError)
+    sources = checks.entries(sources, "sources", "source contracts", ContractError)
     for source in sources:
         if not isinstance(source, SourceContract):
             raise ContractError(f"not a source contract: {source!r}")

@@ -8,7 +8,7 @@ can be enumerated through `chance`, state from round to round included.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +131,7 @@ def generate(
         "max_nodes": max_nodes,
         "max_depth": max_depth,
         "temporary_state_bytes": temporary_state_bytes,
-        "mode": "exact" if exact else "heuristic",
+        "mode": "exact" if checks.boolean(exact, "exact") else "heuristic",
     }
     if manifest is not None:
         if not isinstance(manifest, RoundManifest):
@@ -299,6 +299,9 @@ def round_manifest(
     """The manifest that binds this target, source, verifier and policy at the start of
     a request (both cache generations 0). Pass it to `generate` to be sure that what
     runs later is still what was frozen here."""
+    _check_part(target, "target", "identity")
+    if not isinstance(policy, SamplingPolicy):
+        raise SpecbookError(f"not a SamplingPolicy: {policy!r}")
     sources = _sources(source)
     contracts = [item.contract for item in sources]
 
@@ -375,10 +378,11 @@ def _verifier(verifier: Any, policy: SamplingPolicy) -> Verifier:
 def _end_tokens(ids: Any, vocab_size: int) -> frozenset[int]:
     if ids is None:
         return frozenset()
-    several = ids if hasattr(ids, "__iter__") else [ids]
-    return frozenset(
-        checks.token_ids(list(several), "eos_token_id", vocab_size=vocab_size)
-    )
+    if hasattr(ids, "tolist"):
+        ids = ids.tolist()
+    if isinstance(ids, Set) or not isinstance(ids, Iterable):
+        ids = list(ids) if isinstance(ids, Set) else [ids]
+    return frozenset(checks.token_ids(ids, "eos_token_id", vocab_size=vocab_size))
 
 
 def _rng_policy(seed: int, chance: Chance | None) -> str:

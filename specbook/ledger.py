@@ -57,21 +57,21 @@ class RoundLedger:
         """C_round / N_commit. Of an added-up ledger this is sum over sum."""
         if self.committed_tokens == 0:
             raise SpecbookError("no token was committed, so no time per token exists")
-        return self.round_cost / self.committed_tokens
+        return _ratio(self.round_cost, self.committed_tokens)
 
     def speedup(self, target_step_cost: Any) -> Any:
         """How many times faster than ordinary steps of `target_step_cost` each."""
         checks.real(target_step_cost, "target_step_cost", least=0)
         if self.round_cost == 0:
             raise SpecbookError("the round cost is 0, so no speedup exists")
-        return target_step_cost * self.committed_tokens / self.round_cost
+        return _ratio(target_step_cost * self.committed_tokens, self.round_cost)
 
     def break_even_tokens(self, target_step_cost: Any) -> Any:
         """Tokens that the round must commit, on average, before it pays."""
         checks.real(target_step_cost, "target_step_cost", least=0)
         if target_step_cost == 0:
             raise SpecbookError("target_step_cost must be above 0, got 0")
-        return self.round_cost / target_step_cost
+        return _ratio(self.round_cost, target_step_cost)
 
     def __add__(self, other: RoundLedger) -> RoundLedger:
         if not isinstance(other, RoundLedger):
@@ -83,11 +83,22 @@ class RoundLedger:
     @classmethod
     def total(cls, ledgers: Iterable[RoundLedger]) -> RoundLedger:
         """The ledgers added up; of none, an empty ledger."""
+        ledgers = checks.entries(ledgers, "ledgers", "RoundLedgers")
+        for index, item in enumerate(ledgers):
+            if not isinstance(item, RoundLedger):
+                raise SpecbookError(f"ledgers[{index}] is not a RoundLedger: {item!r}")
         return sum(ledgers, start=cls())
 
     def as_dict(self) -> dict[str, Any]:
         """The seven entries by name, in order."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def _ratio(above: Any, below: Any) -> Any:
+    try:
+        return above / below
+    except OverflowError:
+        raise SpecbookError("the ratio is too large for float64") from None
 
 
 class Stopwatch:

@@ -282,6 +282,7 @@ class CandidateTree:
 
     def child_with_token(self, row: int, token: int) -> int | None:
         """The child of `row` that carries `token`, or None."""
+        token = checks.integer(token, "token", error=TreeError)
         for child in self.children(row):
             if self.token_ids[child] == token:
                 return child

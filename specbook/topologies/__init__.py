@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from itertools import product
 
 from .. import checks
+from ..errors import TreeError
 from ..tree import CandidateTree
+
+MAX_NODES = 1 << 20
+"""Larger shapes are refused: their ancestor mask alone would take a terabyte."""
 
 
 def cartesian(branching: Sequence[int]) -> CandidateTree:
@@ -22,18 +26,24 @@ def cartesian(branching: Sequence[int]) -> CandidateTree:
         checks.integer(b, f"branching[{i}]", least=1)
         for i, b in enumerate(checks.entries(branching, "branching", "child counts"))
     ]
-    return CandidateTree.from_paths(product(*map(range, widths)), prefix_len=0)
+    level, nodes = 1, 0
+    for width in widths:
+        level *= width
+        nodes += level
+        _check_size(nodes)
+    paths = list(product(*map(range, widths)))
+    return CandidateTree.from_paths(paths, prefix_len=0)
 
 
 def chain(depth: int) -> CandidateTree:
     """One sequence of `depth` nodes."""
-    return cartesian([1] * checks.integer(depth, "depth", least=0))
+    return cartesian([1] * _check_size(checks.integer(depth, "depth", least=0)))
 
 
 def kary(k: int, depth: int) -> CandidateTree:
     """Every node above `depth` has k children: k + k^2 + ... + k^depth nodes."""
     checks.integer(k, "k", least=1)
-    return cartesian([k] * checks.integer(depth, "depth", least=0))
+    return cartesian([k] * _check_size(checks.integer(depth, "depth", least=0)))
 
 
 def independent_chains(width: int, depth: int) -> CandidateTree:
@@ -42,6 +52,12 @@ def independent_chains(width: int, depth: int) -> CandidateTree:
     This is the budget before merging; chains with common prefixes need fewer rows.
     """
     checks.integer(width, "width", least=1)
-    checks.integer(depth, "depth", least=0)
-    paths = [(rank, *[0] * (depth - 1)) for rank in range(width) if depth]
+    _check_size(width * checks.integer(depth, "depth", least=0))
+    paths = [(rank, *[0] * (depth - 1)) for rank in range(width if depth else 0)]
     return CandidateTree.from_paths(paths, prefix_len=0)
+
+
+def _check_size(nodes: int) -> int:
+    if nodes > MAX_NODES:
+        raise TreeError(f"a shape of more than {MAX_NODES} nodes")
+    return nodes

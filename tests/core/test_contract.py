@@ -287,7 +287,7 @@ def test_an_unknown_verifier_lists_the_known_ones() -> None:
 
 @pytest.mark.parametrize("thing", [None, 3, [None], ["x"], [[]], "ab"])
 def test_what_is_no_proposal_is_refused(thing: Any) -> None:
-    with pytest.raises(ContractError, match="not a Proposal"):
+    with pytest.raises(ContractError, match="Proposal"):
         bind(thing, "membership")
 
 
