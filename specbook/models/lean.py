@@ -45,6 +45,7 @@ from .target import (
     UnsupportedTargetError,
     _eos,
     check_config,
+    check_model,
     context_limit,
     describe_head,
     load_transformers_model,
@@ -115,6 +116,7 @@ class LeanTarget(ModelTarget):
         pack: bool = True,
         self_test: bool = True,
     ) -> None:
+        check_model(model)
         check_config(model.config)
         if why := obstacle(model):
             raise UnsupportedTargetError(f"no lean forward for this model: {why}")

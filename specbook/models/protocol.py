@@ -132,6 +132,15 @@ def check_path(
     return path, checks.token_ids([token], "token", vocab_size=vocab_size)[0]
 
 
+def check_policy(policy: Any) -> SamplingPolicy:
+    """`policy`, if it is a `SamplingPolicy`."""
+    from ..policy import SamplingPolicy
+
+    if not isinstance(policy, SamplingPolicy):
+        raise SpecbookError(f"a law needs a SamplingPolicy, got {policy!r}")
+    return policy
+
+
 def check_prompt(
     prompt_ids: Any, vocab_size: int | None, context_limit: int | None
 ) -> list[int]:
@@ -158,6 +167,10 @@ def check_tree(
     built for another prefix or holds an id outside the vocabulary, and
     `ContextLimitError` when a row (or the pending token) has no position left.
     """
+    from ..tree import CandidateTree
+
+    if not isinstance(tree, CandidateTree):
+        raise TreeError(f"verify needs a CandidateTree, got {tree!r}")
     if tree.prefix_len != length:
         raise TreeError(
             f"the tree was built for a prefix of {tree.prefix_len} tokens; "

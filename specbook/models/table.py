@@ -19,6 +19,7 @@ from .protocol import (
     FRONTIER,
     CommitError,
     check_path,
+    check_policy,
     check_prompt,
     check_tree,
 )
@@ -162,4 +163,5 @@ class TableRows:
         path = [] if row == FRONTIER else self._tree.path_rows(row)
         prefix = self._prefix + tuple(self._tree.token_ids[r] for r in path)
         where = f"row {row} (prefix {prefix})"
-        return policy.law_from_probabilities(self._target.lookup(prefix), where)
+        law = self._target.lookup(prefix)
+        return check_policy(policy).law_from_probabilities(law, where)

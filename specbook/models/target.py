@@ -43,6 +43,7 @@ from .protocol import (
     FRONTIER,
     CommitError,
     check_path,
+    check_policy,
     check_prompt,
     check_tree,
 )
@@ -117,6 +118,15 @@ def check_config(config: Any) -> None:
                 f"a context of {'any number of' if limit is None else limit} tokens "
                 "can cross"
             )
+
+
+def check_model(model: Any) -> None:
+    """Raise `TargetError` for what is no model of transformers at all."""
+    if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
+        raise TargetError(
+            f"a transformers model is needed, got {type(model).__name__}; a name or a "
+            "folder goes to load_target"
+        )
 
 
 def context_limit(config: Any) -> int | None:
@@ -248,12 +258,16 @@ class ModelTarget:
         `messages`: dicts with "role" and "content", or a string for one user turn.
         Raises `TargetError` when the tokenizer has no chat template.
         """
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
-        messages = list(messages)
-        if not messages:
+        if not isinstance(messages, Sequence):
+            raise SpecbookError(f"messages must be a list of turns, got {messages!r}")
+        turns: list[Any] = (
+            [{"role": "user", "content": messages}]
+            if isinstance(messages, str)
+            else list(messages)
+        )
+        if not turns:
             raise SpecbookError("messages is empty")
-        for index, message in enumerate(messages):
+        for index, message in enumerate(turns):
             if not isinstance(message, Mapping) or not {"role", "content"} <= set(
                 message
             ):
@@ -263,7 +277,7 @@ class ModelTarget:
         if not getattr(self.tokenizer, "chat_template", None):
             raise TargetError(f"{self.source} has no chat template; use encode(text)")
         ids = self.tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=True, return_dict=True
+            turns, add_generation_prompt=True, tokenize=True, return_dict=True
         )["input_ids"]
         return [int(token) for token in ids]
 
@@ -370,6 +384,7 @@ class TransformersTarget(ModelTarget):
     def __init__(
         self, model: Any, *, source: str | None = None, self_test: bool = True
     ) -> None:
+        check_model(model)
         check_config(model.config)
         self.model = model.eval()
         self.config = model.config
@@ -496,7 +511,7 @@ class LogitRows:
     def law(self, row: int, policy: SamplingPolicy) -> np.ndarray:
         """As `TargetRows.law`. At temperature 0 it is the argmax, and no exponential
         is computed."""
-        return policy.law_from_logits(self.logits(row), _where(row))
+        return check_policy(policy).law_from_logits(self.logits(row), _where(row))
 
     def argmax(self, row: int) -> int:
         """The greedy token after `row`, lowest id on ties, with no law made of it.
@@ -593,6 +608,7 @@ def load_target(
     checks.one_of(forward, "forward", FORWARDS)
     checks.one_of(attn_implementation, "attn_implementation", ("sdpa", "eager"))
     chosen = _dtype(dtype)
+    device = _device(device)
     source = _source(name_or_path)
 
     from . import lean
@@ -627,7 +643,7 @@ def load_transformers_model(
     as a target (safetensors only, no remote code, no missing weights), in eval mode.
     It is a copy of its own: drop it when it has served."""
     return _load_model(
-        _source(source), _dtype(dtype), attn_implementation, device
+        _source(source), _dtype(dtype), attn_implementation, _device(device)
     ).eval()
 
 
@@ -637,14 +653,24 @@ def _dtype(dtype: str | torch.dtype) -> torch.dtype:
     return _DTYPES[checks.one_of(dtype, "dtype", tuple(_DTYPES))]
 
 
+def _device(device: str) -> str:
+    """`device`, checked to be one that torch can allocate on here."""
+    try:
+        torch.empty(0, device=torch.device(device))
+    except Exception as problem:  # torch raises four kinds, AssertionError among them
+        raise SpecbookError(f"device {device!r} cannot be used: {problem}") from problem
+    return device
+
+
 def _source(name_or_path: str | os.PathLike[str] | None) -> str:
     if name_or_path is None:
         name_or_path = os.environ.get("SPECBOOK_TARGET") or None
     if name_or_path is None:
         return str(fetch())
-    source = os.fspath(name_or_path)
+    is_name = isinstance(name_or_path, (str, os.PathLike))
+    source = os.fspath(name_or_path) if is_name else None
     if not isinstance(source, str) or not source.strip():
-        raise SpecbookError(f"a target is a folder or a hub id, got {source!r}")
+        raise SpecbookError(f"a target is a folder or a hub id, got {name_or_path!r}")
     folder = Path(source).expanduser()
     if folder.is_dir():
         if folder == target_dir():

@@ -58,6 +58,15 @@ def tiny_llama(
     CPU. `tied` shares embeddings and head; other keyword arguments go to LlamaConfig.
     Wrap it in `TransformersTarget` or `LeanTarget`.
     """
+    for name, value in (
+        ("vocab_size", vocab_size),
+        ("hidden_size", hidden_size),
+        ("num_layers", num_layers),
+        ("num_heads", num_heads),
+        ("num_kv_heads", num_kv_heads),
+        ("max_positions", max_positions),
+    ):
+        checks.integer(value, name, least=1)
     return tiny_model(
         "llama",
         seed,
@@ -152,6 +161,12 @@ def tiny_model(
         config = config_class(**{**_NO_TOKENS, **settings, **changes})
     except Exception as problem:  # transformers checks configs with a class of its own
         raise SpecbookError(f"tiny {family}: {problem}") from problem
+    groups = getattr(config, "num_key_value_heads", None) or 1
+    if config.num_attention_heads % groups:
+        raise SpecbookError(
+            f"tiny {family}: {config.num_attention_heads} heads cannot share {groups} "
+            "key/value heads"
+        )
     config._attn_implementation = checks.one_of(
         attn_implementation, "attn_implementation", ("sdpa", "eager")
     )
