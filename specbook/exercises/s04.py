@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -19,29 +19,28 @@ Lookup = tuple[list[int], int, int]
 def _lookup_cases(rng: np.random.Generator) -> Iterator[Lookup]:
     yield [0, 1, 2, 3, 0, 1, 2], 3, 4
     yield [7, 8, 9], 3, 4
-    yield [6, 6, 6, 6, 6], 3, 4
     yield [1, 2, 9, 1, 2, 8, 1, 2], 2, 3
     yield [4, 5, 6, 9, 5, 7, 4, 5], 3, 3
+    yield [6, 6, 6, 6, 6], 3, 4
     for size in (12, 20, 40):
         tokens = [int(t) for t in rng.integers(0, 4, size=size)]
         yield tokens, int(rng.integers(1, 5)), int(rng.integers(1, 6))
 
 
 def _copy(
-    case: Lookup,
-    *,
-    latest: bool = True,
-    longest: bool = True,
-    gap: Callable[[int], int] = lambda n: n,
+    case: Lookup, *, latest: bool = False, longest: bool = True, gap: int | None = 1
 ) -> list[int]:
-    """The rule by trying every start; its keywords are the usual mistakes."""
+    """The rule by trying every start; its keywords are the usual mistakes. `gap`: the
+    fewest tokens from the end of an occurrence to that of the text, None for the
+    occurrence's own length."""
     tokens, max_ngram, most = case
     size = len(tokens)
     lengths = range(1, min(max_ngram, size) + 1)
     for n in reversed(lengths) if longest else lengths:
+        last = size - n - (n if gap is None else gap)
         ends = [
             start + n
-            for start in range(size - n - gap(n) + 1)
+            for start in range(last + 1)
             if tokens[start : start + n] == tokens[size - n :]
         ]
         if ends:
@@ -59,18 +58,16 @@ def _lookup_mistake(case: Lookup, value: Any, truth: list[int]) -> str | None:
     value = list(value)
     if len(value) > most:
         return f"at most {most} tokens may be copied, yours copies {len(value)}."
-    if not value and truth and _copy(case, gap=lambda n: 0) == []:
-        return "you found the suffix itself; it must end before the suffix starts."
+    if not value and truth and _copy(case, latest=True, gap=0) == []:
+        return "you found the suffix itself; an occurrence must end before the text."
     known: list[tuple[dict[str, Any], str]] = [
-        ({"latest": False}, "that is the earliest occurrence; the latest counts."),
-        ({"longest": False}, "you began with the shortest suffix; begin with the"),
-        ({"gap": lambda n: 1}, "your match overlaps the suffix it is compared with."),
-        ({"latest": False, "gap": lambda n: 1}, "that is transformers' rule: the"),
+        ({"latest": True}, "that is the latest occurrence; here the earliest counts."),
+        ({"longest": False}, "begin with the longest suffix, not with the shortest."),
+        ({"gap": None}, "here an occurrence may overlap the suffix."),
     ]
-    endings = {1: " longest.", 3: " earliest occurrence, overlap allowed."}
-    for index, (options, words) in enumerate(known):
+    for options, words in known:
         if value == _copy(case, **options):
-            return words + endings.get(index, "")
+            return words
     if truth and value == truth[: len(value)]:
         return "the copy is cut short; it may run on, even into the suffix."
     if not truth:
@@ -226,9 +223,9 @@ EXERCISES: dict[str, Exercise] = {
         Exercise(
             id="0x04-lookup",
             question=(
-                "lookup(tokens, max_ngram, most): at most `most` tokens that followed "
-                "the latest earlier occurrence of the longest suffix, which must end "
-                "before the suffix starts; [] if there is none."
+                "lookup(tokens, max_ngram, most) by transformers' rule: the longest "
+                "suffix that also stands earlier (it may overlap itself there), the "
+                "earliest such place, at most `most` tokens from there; [] if none."
             ),
             cases=_lookup_cases,
             oracle=_lookup,

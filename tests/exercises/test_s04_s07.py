@@ -59,11 +59,15 @@ def length(agree, cost):
     return max(range(len(cost)), key=rate)
 
 
+def by_library(tokens, max_ngram, most):
+    return prompt_lookup(tokens, max_ngram, most, policy="transformers")
+
+
 RIGHT = {
     "0x07-merge": merge,
     "0x07-mask": mask,
     "0x07-coordinates": coordinates,
-    "0x04-lookup": prompt_lookup,
+    "0x04-lookup": by_library,
     "0x04-verify": verify,
     "0x04-length": length,
 }
@@ -133,11 +137,13 @@ WRONG = [
         lambda p, n: [(a, r - 1) for r, (a, _) in enumerate(coordinates(p, n))],
         "not the row before",
     ),
-    ("0x04-lookup", lookup_with(latest=False), "earliest"),
-    ("0x04-lookup", lookup_with(longest=False), "shortest suffix"),
-    ("0x04-lookup", lookup_with(gap=lambda n: 0), "suffix itself"),
+    ("0x04-lookup", lookup_with(latest=True), "latest"),
+    ("0x04-lookup", lookup_with(longest=False), "shortest"),
+    ("0x04-lookup", lookup_with(gap=None), "may overlap"),
+    ("0x04-lookup", prompt_lookup, "latest"),
+    ("0x04-lookup", lookup_with(latest=True, gap=0), "suffix itself"),
     ("0x04-lookup", lambda t, n, most: _copy((t, n, most + 1)), "at most"),
-    ("0x04-lookup", lambda *case: prompt_lookup(*case) or [0], "nothing"),
+    ("0x04-lookup", lambda *case: by_library(*case) or [0], "nothing"),
     ("0x04-verify", redraw, "second time"),
     ("0x04-verify", lambda d, w, c: verify(d, w, c)[:-1], "is a token too"),
     ("0x04-verify", lambda d, w, c: d, "unseen"),
