@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -159,29 +159,41 @@ def _verify_mistake(case: Round, value: Any, truth: list[int]) -> str | None:
 
 # ----------------------------------------------------------------- 0x04-length
 
-Costs = tuple[Fraction, list[Fraction]]
+Costs = tuple[list[Fraction], list[Fraction]]
+_MOST = 8
 
 
 def _length_cases(rng: np.random.Generator) -> Iterator[Costs]:
-    flat = [Fraction(10 + k, 10) for k in range(9)]
-    steep = [Fraction(1 + k) for k in range(9)]
-    yield Fraction(9, 10), flat
-    yield Fraction(1, 10), flat
-    yield Fraction(1, 2), steep
-    yield Fraction(0), flat
-    for _ in range(6):
+    flat = [Fraction(10 + k, 10) for k in range(_MOST + 1)]
+    steep = [Fraction(1 + k) for k in range(_MOST + 1)]
+    yield [Fraction(9, 10)] * _MOST, flat
+    yield [Fraction(1, 10)] * _MOST, flat
+    yield [Fraction(1, 2)] * _MOST, steep
+    yield [Fraction(0)] * _MOST, flat
+    # A match that has held for longer is trusted more, so agreement may grow.
+    yield [Fraction(2 + k, 10) for k in range(_MOST)], flat
+    for _ in range(8):
         step = Fraction(int(rng.integers(1, 8)), 20)
-        costs = [1 + step * k for k in range(9)]
-        yield Fraction(int(rng.integers(1, 20)), 20), costs
+        agree = [Fraction(int(a), 20) for a in rng.integers(1, 20, size=_MOST)]
+        yield agree, [1 + step * k for k in range(_MOST + 1)]
+
+
+def _tokens(agree: list[Fraction], length: int) -> Fraction:
+    """Expected tokens of a round, by adding up its outcomes."""
+    expected, reached = Fraction(0), Fraction(1)
+    for k, share in enumerate(agree[:length]):
+        expected += reached * (1 - share) * (k + 1)
+        reached *= share
+    return expected + reached * (length + 1)
 
 
 def _time_per_token(case: Costs, length: int) -> Fraction:
     agree, cost = case
-    return cost[length] / sum(agree**k for k in range(length + 1))
+    return cost[length] / _tokens(agree, length)
 
 
 def _length(case: Costs) -> int:
-    return min(range(len(case[1])), key=lambda k: (_time_per_token(case, k), k))
+    return min(range(_MOST + 1), key=lambda k: (_time_per_token(case, k), k))
 
 
 def _length_right(case: Costs, value: Any, truth: int) -> bool:
@@ -204,13 +216,17 @@ def _length_mistake(case: Costs, value: Any, truth: int) -> str | None:
         return "a length is a whole number of copied tokens."
     if not 0 <= value < len(cost):
         return f"cost has entries for 0 to {len(cost) - 1} copied tokens."
-    without_bonus = [
-        (cost[k] / sum(agree**i for i in range(1, k + 1))) if agree and k else None
-        for k in range(len(cost))
-    ]
-    known = [(c, k) for k, c in enumerate(without_bonus) if c is not None]
-    if known and value == min(known)[1]:
+
+    def best(tokens: Callable[[int], Fraction]) -> int:
+        return max(range(len(cost)), key=lambda k: tokens(k) / cost[k])
+
+    if value == best(lambda k: _tokens(agree, k) - 1):
         return "you left out the target's own token, which every round commits."
+    if value == best(lambda k: 1 + sum(agree[:k], Fraction(0))):
+        return (
+            "you added up the agreements. A copy counts only if all before it "
+            "agreed, so multiply."
+        )
     if value == len(cost) - 1:
         return "the longest draft is not the best one: rows that miss cost time."
     slower = float(_time_per_token(case, int(value)) / cost[0])
@@ -245,9 +261,9 @@ EXERCISES: dict[str, Exercise] = {
         Exercise(
             id="0x04-length",
             question=(
-                "length(agree, cost): how many copied tokens to verify. Each agrees "
-                "with probability `agree` if those before it did; cost[k] is the time "
-                "of a round with k of them."
+                "length(agree, cost): how many copied tokens to verify. agree[i] is "
+                "the probability that copy i agrees if all before it did; cost[k] is "
+                "the time of a round with k copies."
             ),
             cases=_length_cases,
             oracle=_length,

@@ -53,10 +53,13 @@ def verify(draft, laws, chance):
 
 
 def length(agree, cost):
-    def rate(k):
-        return sum(agree**i for i in range(k + 1)) / cost[k]
-
-    return max(range(len(cost)), key=rate)
+    best, expected, reached = (0, 1 / cost[0]), 1, 1
+    for k, share in enumerate(agree, 1):
+        reached *= share
+        expected += reached
+        if expected / cost[k] > best[1]:
+            best = (k, expected / cost[k])
+    return best[0]
 
 
 def by_library(tokens, max_ngram, most):
@@ -148,6 +151,12 @@ WRONG = [
     ("0x04-verify", lambda d, w, c: verify(d, w, c)[:-1], "is a token too"),
     ("0x04-verify", lambda d, w, c: d, "unseen"),
     ("0x04-length", longest_draft, "the longest draft"),
+    (
+        "0x04-length",
+        lambda a, c: max(range(len(c)), key=lambda k: (1 + sum(a[:k])) / c[k]),
+        "so multiply",
+    ),
+    ("0x04-length", lambda a, c: 1, "which every round commits"),
     ("0x04-length", lambda a, c: 2.5, "whole number"),
     ("0x04-length", lambda a, c: 99, "entries"),
 ]
