@@ -7,6 +7,9 @@
 copies, so nothing is executed twice. The tracked files stay untouched. What ran is
 written down as a hash over the package, its data, the notebooks and the pinned
 versions (``stamp.json``): the site refuses executions that are older than the code.
+
+A run works in folders of its own, which take the final names when it ends: an
+interrupted run leaves the last one as it was, and two runs cannot mix.
 """
 
 from __future__ import annotations
@@ -89,7 +92,7 @@ def execute(
     records: Path = RECORDS,
     only: tuple[str, ...] = (),
 ) -> int:
-    """Copy the notebooks into ``folder`` and run them there; return pytest's status.
+    """Run copies of the notebooks and leave them in ``folder``; return pytest's status.
 
     Raises ValueError when no notebook is found: a run of nothing must not pass.
     """
@@ -100,9 +103,22 @@ def execute(
     ]
     if not chosen:
         raise ValueError(f"no notebook to execute in {notebooks}")
-    for stale in (folder, records):
-        shutil.rmtree(stale, ignore_errors=True)
-        stale.mkdir(parents=True)
+    parts = [path.with_name(f"{path.name}.{os.getpid()}") for path in (folder, records)]
+    try:
+        for part in parts:
+            part.mkdir(parents=True)
+        status = run(chosen, *parts, complete=not only)
+        for part, final in zip(parts, (folder, records), strict=True):
+            shutil.rmtree(final, ignore_errors=True)
+            part.replace(final)
+    finally:
+        for part in parts:
+            shutil.rmtree(part, ignore_errors=True)
+    return status
+
+
+def run(chosen: list[Path], folder: Path, records: Path, complete: bool) -> int:
+    """Copy the notebooks into ``folder``, run them there, write the stamp."""
     copies = [folder / path.name for path in chosen]
     for path, copy in zip(chosen, copies, strict=True):
         shutil.copyfile(path, copy)
@@ -114,7 +130,7 @@ def execute(
         raise ValueError("pytest collected no notebook: is nbmake installed?")
     stamp = {
         "sources": before,
-        "complete": status == 0 and not only,
+        "complete": status == 0 and complete,
         "notebooks": [path.name for path in chosen],
     }
     (folder / "stamp.json").write_text(json.dumps(stamp) + "\n", encoding="utf-8")

@@ -120,6 +120,29 @@ def test_no_notebook_is_no_success(tmp_path):
         execute.execute(tmp_path, tmp_path / "out", tmp_path / "records")
 
 
+def test_a_run_takes_its_final_name_only_when_it_ends(tmp_path, monkeypatch):
+    write(tmp_path, "a", "1 + 1")
+    out, records = tmp_path / "out", tmp_path / "records"
+
+    def finish(chosen, folder, kept, complete):
+        assert folder != out and folder.parent == out.parent
+        (folder / "new").write_text("", encoding="utf-8")
+        return 0
+
+    def stop(*_: object, **__: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execute, "run", finish)
+    assert execute.execute(tmp_path, out, records) == 0
+    assert [path.name for path in out.iterdir()] == ["new"]
+    monkeypatch.setattr(execute, "run", stop)
+    with pytest.raises(KeyboardInterrupt):
+        execute.execute(tmp_path, out, records)
+    assert [path.name for path in out.iterdir()] == ["new"]
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"a.md", "a.ipynb", "out", "records"}
+
+
 def test_the_command_has_limits_and_one_kernel():
     words = execute.command([Path("a.ipynb")], Path("x"))
     assert "--nbmake-kernel=python3" in words
