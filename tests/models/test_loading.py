@@ -192,6 +192,13 @@ def test_the_lean_forward_is_not_forced_on_another_family(tmp_path):
     assert type(load_target(tmp_path)) is TransformersTarget
 
 
+def test_eager_attention_is_that_of_the_generic_forward(folder):
+    target = load_target(folder, attn_implementation="eager")
+    assert type(target) is TransformersTarget and target.attention == "eager"
+    with pytest.raises(UnsupportedTargetError, match="eager was asked for"):
+        load_target(folder, attn_implementation="eager", forward="lean")
+
+
 def test_a_lean_forward_that_fails_its_test_gives_way(folder, monkeypatch):
     from specbook.models import lean
 

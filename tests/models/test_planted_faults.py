@@ -102,6 +102,18 @@ def test_the_self_test_finds_a_leak_in_nearly_flat_logits():
         SiblingsLeak(model)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("fault", [NoPositions, SiblingsLeak, KeepsWrongRows])
+def test_the_self_test_finds_it_in_other_dtypes(fault, dtype):
+    for seed in range(4):
+        model = tiny_llama(seed).to(dtype)
+        TransformersTarget(model)
+        if dtype is torch.bfloat16:
+            LeanTarget(model)
+        with pytest.raises(SelfTestError, match="logits of row"):
+            fault(model)
+
+
 @pytest.mark.parametrize("fault", [NoPositions, SiblingsLeak, KeepsWrongRows])
 def test_the_random_rounds_of_these_tests_find_it_too(fault):
     model = tiny_llama()

@@ -5,6 +5,8 @@ Decoding it is tested with the engine; here are the rows and the weights.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,8 @@ from specbook.models.lean import _packed_kernel
 
 from .drive import check_rows, greedy, random_path, random_tree
 
+target_dir = import_module("specbook.models.fetch").target_dir
+
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(not is_fetched(), reason="specbook fetch has not been run"),
@@ -22,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def target():
-    return load_target()
+    return load_target(target_dir())
 
 
 @pytest.fixture(scope="module")
