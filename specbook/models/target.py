@@ -599,7 +599,8 @@ def load_target(
     `dtype`: float32, bfloat16, float16 or float64. `attn_implementation`: "sdpa" or
     "eager", for the generic forward. `forward`: "lean" is our own forward for
     Llama-like checkpoints on the CPU, "transformers" the generic one, "auto" the lean
-    one where it applies (with "sdpa") and passes its self-test. Remote code is never run, and only safetensors are read.
+    one where it applies (with "sdpa") and passes its self-test. Remote code is never
+    run, and only safetensors are read.
 
     Raises `UnsupportedTargetError` for a model that cannot verify trees exactly,
     `SelfTestError` when its rows are not those of plain forwards, `ArtifactError`
