@@ -35,9 +35,10 @@ PRIOR = ((1, 3), (2, 2), (2, 2), (3, 1), (4, 1), (8, 1), (16, 1))
 """For each class, the agreements and disagreements that a request starts with: rounded
 from the default target's greedy answers to the development prompts."""
 
-COST = ((1, 1.0), (16, 2.0), (64, 5.0))
-"""Time of one forward over so many rows, in forwards over one row: a plain guess for
-a small model on two cores. Measure your own; see `DraftLength`."""
+COST = ((1, 1.0), (6, 1.1), (8, 1.35), (16, 2.0), (32, 3.3))
+"""Time of one forward over so many rows, in forwards over one row: the default target
+with the lean forward on a processor with AVX-512. Measure your own:
+`specbook.measure.row_cost.measure_row_cost`."""
 
 
 class DraftLength:

@@ -32,6 +32,7 @@ from .row_cost import measure_row_cost
 DTYPES = ("float32", "bfloat16")
 MAX_NEW_TOKENS = 128
 QUICK = {"prompts_per_workload": 2, "max_new_tokens": 32}
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 UPSTREAM_CANDIDATES = 10
 """`prompt_lookup_num_tokens` has no default upstream; 10 is its generator's."""
 
@@ -68,6 +69,7 @@ def run(
     repeats: int = 1,
     quick: bool = False,
     lookup: Mapping[str, Any] = LOOKUP,
+    clock: str = "wall",
     out: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> DecodeReport:
@@ -78,7 +80,9 @@ def run(
     `max_new_tokens`: the length of each answer unless its end comes first. `repeats`:
     runs of each prompt; their median counts. `quick`: two prompts a workload and 32
     tokens, to see that it works; nothing can be concluded from it. `lookup`: options
-    of our `PromptLookup`. `out`: a folder for `decode.json`, `decode.md` and
+    of our `PromptLookup`. `clock`: "wall", or "cpu" for the processor time of this
+    process, on a machine that others use too (set one thread then: waiting threads burn
+    processor time). `out`: a folder for `decode.json`, `decode.md` and
     `decode.png`. `progress` is called with a line of text now and then.
     Raises `ValueError` for bad options.
     """
@@ -93,6 +97,7 @@ def run(
         raise SpecbookError("at least one workload and one dtype are needed")
     checks.integer(max_new_tokens, "max_new_tokens", least=1)
     checks.integer(repeats, "repeats", least=1)
+    now = CLOCKS[checks.one_of(clock, "clock", tuple(CLOCKS))]
     if prompts_per_workload is not None:
         checks.integer(prompts_per_workload, "prompts_per_workload", least=1)
     chosen = [
@@ -110,15 +115,17 @@ def run(
         ours, model = _load(target, dtype)
         about = ours.identity()
         tell(f"{dtype}: measuring the cost of a forward by its rows")
-        cost = measure_row_cost(ours)
+        cost = measure_row_cost(ours, clock=now)
         row_cost[dtype] = [list(pair) for pair in cost]
         systems = {
             SYSTEMS[0]: transformers_system(model),
             SYSTEMS[1]: transformers_system(
                 model, prompt_lookup_num_tokens=UPSTREAM_CANDIDATES
             ),
-            SYSTEMS[2]: our_system(ours, None),
-            SYSTEMS[3]: our_system(ours, PromptLookup(**{"cost": cost, **lookup})),
+            SYSTEMS[2]: our_system(ours, None, clock=now),
+            SYSTEMS[3]: our_system(
+                ours, PromptLookup(**{"cost": cost, **lookup}), clock=now
+            ),
         }
         encoded = [
             (p, ours.encode_chat(p.messages) if p.is_chat else ours.encode(p.text))
@@ -134,6 +141,7 @@ def run(
             repeats=repeats,
             gap=partial(top_two_gap, model),
             progress=tell,
+            clock=now,
         )
         samples += found
         differences += differing
@@ -152,6 +160,7 @@ def run(
             "max_new_tokens": max_new_tokens,
             "repeats": repeats,
             "quick": quick,
+            "clock": clock,
             "lookup": dict(lookup),
             "transformers_lookup": {"prompt_lookup_num_tokens": UPSTREAM_CANDIDATES},
         },
@@ -241,7 +250,9 @@ def first_difference(
     return None
 
 
-def our_system(target: Any, source: Any) -> System:
+def our_system(
+    target: Any, source: Any, *, clock: Callable[[], float] = time.perf_counter
+) -> System:
     """Our engine, greedy, with `source` (None for plain decoding)."""
 
     def decode(ids: list[int], max_new_tokens: int) -> Outcome:
@@ -252,6 +263,7 @@ def our_system(target: Any, source: Any) -> System:
             "greedy",
             max_new_tokens=max_new_tokens,
             eos_token_id=target.eos_token_id,
+            clock=clock,
         )
         terms = result.ledger.as_dict()
         return Outcome(

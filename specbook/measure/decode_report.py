@@ -459,6 +459,8 @@ def _figure(report: DecodeReport, plotting: Any) -> FramedFigure:
             ncols=3,
         )
         where = report.machine.get("line", "machine not recorded")
+        if report.settings.get("clock", "wall") != "wall":
+            where += f", {report.settings['clock']} time"
         return plotting.figure(
             fig,
             alt="Dots with 95 percent intervals: tokens a second of three systems as "

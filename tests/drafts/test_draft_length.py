@@ -14,6 +14,7 @@ from specbook.errors import SpecbookError
 
 FLAT = ((1, 1.0), (64, 1.0))
 STEEP = ((1, 1.0), (64, 64.0))
+GENTLE = ((1, 1.0), (16, 2.0), (64, 5.0))
 
 
 def brute_force(control: DraftLength, match: int, most: int) -> int:
@@ -122,7 +123,7 @@ def misses(count: int) -> list[int]:
 
 
 def test_a_perfect_history_grows_to_the_cap_and_misses_fall_to_zero() -> None:
-    source = PromptLookup(3, 16, length="adaptive")
+    source = PromptLookup(3, 16, length="adaptive", cost=GENTLE)
     good = run(source.start(PHRASE), PHRASE * 6)
     assert good[-2:].count(16) >= 1 and max(good) == 16
     session = source.start([1])
@@ -145,7 +146,7 @@ def test_it_recovers_from_misses_and_within_the_stated_bound() -> None:
         control.learn(1, [5], [5])  # only looked up: K was 0
         rounds += 1
     assert rounds == 3, "(1 + 3) / (12 + 3) = 0.267 is the first above 0.25"
-    source = PromptLookup(3, 16, length="adaptive")
+    source = PromptLookup(3, 16, length="adaptive", cost=GENTLE)
     session = source.start([*PHRASE, 1])
     assert run(session, misses(20))[-1] == 0
     assert max(run(session, PHRASE * 3)) == 16

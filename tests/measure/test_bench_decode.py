@@ -162,6 +162,7 @@ def test_both_libraries_agree_on_a_tiny_model() -> None:
         ({"half": "both"}, "half must be one of"),
         ({"max_new_tokens": 0}, "max_new_tokens"),
         ({"repeats": True}, "repeats"),
+        ({"clock": "sun"}, "clock must be one of"),
         ({"prompts_per_workload": -1}, "prompts_per_workload"),
     ],
 )
