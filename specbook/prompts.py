@@ -91,6 +91,9 @@ def manifest(folder: str | Path | None = None) -> dict[str, Any]:
     files = content["files"]
     if not isinstance(files, dict) or set(files) != wanted:
         raise ArtifactError(f"{path}: expected exactly the files {sorted(wanted)}")
+    for name, entry in files.items():
+        if not isinstance(entry, dict) or set(entry) != {"sha256", "prompts"}:
+            raise ArtifactError(f"{path}: {name} needs its sha256 and its prompts")
     return content
 
 

@@ -310,6 +310,26 @@ class DecodeReport:
                 if row["cost_terms"] is not None
             ],
         )
+        yield (
+            "Agreement with transformers greedy, token for token",
+            ["dtype", "system", "prompts", "with a difference", "largest top-two gap"],
+            list(self._agreement()),
+        )
+
+    def _agreement(self) -> Iterable[list[str]]:
+        for dtype in self.dtypes:
+            for system in SYSTEMS[1:]:
+                ran = [
+                    s for s in self.samples if (s.dtype, s.system) == (dtype, system)
+                ]
+                found = [
+                    d
+                    for d in self.differences
+                    if (d.dtype, d.system) == (dtype, system)
+                ]
+                gaps = [d.gap for d in found if d.gap is not None]
+                worst = f"{max(gaps):.3g}" if gaps else ""
+                yield [dtype, system, str(len(ran)), str(len(found)), worst]
 
     def figure(self) -> FramedFigure:
         """Speed of each system over transformers greedy, by workload and dtype."""

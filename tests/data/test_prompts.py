@@ -142,6 +142,10 @@ def test_missing_files_and_wrong_counts_are_refused(folder: Path) -> None:
     (folder / "chat.toml").unlink()
     with pytest.raises(ArtifactError, match=r"chat\.toml is missing"):
         prompts.load("chat", folder=folder)
+    content["files"]["chat.toml"].pop("sha256")
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ArtifactError, match=r"chat\.toml needs its sha256"):
+        prompts.load("chat", folder=folder)
     del content["files"]["chat.toml"]
     path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(ArtifactError, match="expected exactly the files"):
