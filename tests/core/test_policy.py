@@ -87,6 +87,21 @@ def test_the_law_is_the_softmax() -> None:
         assert law[3] == 0
 
 
+def test_whole_numbers_are_logits_too() -> None:
+    for logits in ([1, 2, 3], np.array([1, 2, 3]), np.array([1, 2, 3], np.uint8)):
+        law = SamplingPolicy(1).law_from_logits(logits)
+        np.testing.assert_array_equal(
+            law, SamplingPolicy(1).law_from_logits([1.0, 2.0, 3.0])
+        )
+        assert SamplingPolicy(0).law_from_logits(logits).tolist() == [0, 0, 1]
+
+
+def test_a_temperature_has_one_form() -> None:
+    for temperature in (Fraction(1, 2), np.float32(0.5), 0.5):
+        policy = SamplingPolicy(temperature)  # type: ignore[arg-type]
+        assert type(policy.temperature) is float and policy == SamplingPolicy(0.5)
+
+
 def test_zero_is_the_argmax_and_ties_go_to_the_lowest_id() -> None:
     greedy = SamplingPolicy(0)
     assert greedy.greedy and not SamplingPolicy(1e-300).greedy

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specbook import topologies
 from specbook.errors import SpecbookError
 from specbook.topologies import cartesian, chain, independent_chains, kary
 from specbook.tree import CandidateTree
@@ -96,3 +97,34 @@ def test_a_shape_is_read_by_its_rank_paths() -> None:
 def test_shapes_that_are_none_are_refused(call: Any) -> None:
     with pytest.raises(SpecbookError):
         call()
+
+
+@pytest.mark.parametrize(
+    "build, nodes",
+    [
+        (lambda: cartesian([3, 2, 2]), 21),
+        (lambda: kary(2, 4), 30),
+        (lambda: chain(7), 7),
+        (lambda: independent_chains(3, 4), 12),
+    ],
+)
+def test_the_largest_size_is_met_exactly(
+    build: Any, nodes: int, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(topologies, "MAX_NODES", nodes)
+    check_count(build(), nodes)
+    monkeypatch.setattr(topologies, "MAX_NODES", nodes - 1)
+    with pytest.raises(SpecbookError, match=f"more than {nodes - 1} nodes"):
+        build()
+
+
+def test_shapes_that_no_machine_could_hold_are_refused_at_once() -> None:
+    for build in (
+        lambda: cartesian([2] * 64),
+        lambda: cartesian([10**30]),
+        lambda: kary(10**6, 10**6),
+        lambda: chain(10**30),
+        lambda: independent_chains(10**9, 10**9),
+    ):
+        with pytest.raises(SpecbookError, match="more than 1048576 nodes"):
+            build()

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from specbook import verifiers
 from specbook.chance import Sampler, law
-from specbook.contract import Selection, Verifier
+from specbook.contract import TARGET_ROWS, Selection, Verifier
 from specbook.errors import ChanceError, LawError, SpecbookError
+from specbook.proposal import ProbabilitySemantics, SamplingRelation
 from specbook.tree import CandidateTree
 
 from .helpers import must_fail
@@ -227,6 +228,16 @@ def test_every_registered_verifier_resolves_and_is_named_as_registered() -> None
         found = verifiers.get(name)
         assert isinstance(found, Verifier)
         assert found.contract.name == name
+
+
+def test_what_the_two_rules_state_about_themselves() -> None:
+    for name, greedy_only in (("greedy", True), ("membership", False)):
+        rule = verifiers.get(name).contract
+        assert rule.exact and not rule.reads_q and not rule.merges_q
+        assert rule.greedy_only is greedy_only
+        assert rule.probability == frozenset(ProbabilitySemantics)
+        assert rule.sampling == frozenset(SamplingRelation)
+        assert rule.topology == TARGET_ROWS
 
 
 @pytest.mark.parametrize("name", ["", "nope", None, 3, ["greedy"]])
