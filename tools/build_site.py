@@ -74,6 +74,7 @@ def stage(notebooks: list[Path], timings: dict[str, Any], stale: bool) -> None:
     for path in notebooks:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         pages.add_run_note(notebook, timings, path.stem)
+        pages.name_solutions(notebook)
         text = json.dumps(notebook, ensure_ascii=False)
         (SOURCE / "notebooks" / path.name).write_text(text, encoding="utf-8")
     pages.write_api(SOURCE / "api")

@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 EXECUTED = ROOT / "build" / "executed"
 RECORDS = ROOT / "build" / "records"
-CELL_SECONDS = 300
-NOTEBOOK_SECONDS = 600
+CELL_SECONDS = 600
+NOTEBOOK_SECONDS = 1800
 SOURCES = ("specbook", "data", "notebooks", "constraints.txt")
 NO_TESTS = 5
 

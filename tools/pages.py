@@ -44,6 +44,15 @@ def add_run_note(notebook: dict[str, Any], timings: dict[str, Any], stem: str) -
     first["source"] = f"{title}\n\n{note}\n{rest}"
 
 
+def name_solutions(notebook: dict[str, Any]) -> None:
+    """Say on the fold of a wholly hidden cell what is in it: an exercise's solution."""
+    for cell in notebook["cells"]:
+        if "hide-cell" in cell.get("metadata", {}).get("tags", []):
+            words = cell["metadata"].setdefault("mystnb", {})
+            words.setdefault("code_prompt_show", "Show the solution")
+            words.setdefault("code_prompt_hide", "Hide the solution")
+
+
 def title_of(path: Path) -> str:
     """Return a notebook's title: its first line that starts with one ``#``."""
     notebook = json.loads(path.read_text(encoding="utf-8"))

@@ -10,6 +10,7 @@ The corrections keep the accessibility audit clean:
 - Glyph icons are decoration: they get ``aria-hidden``.
 - A summary's label must be what a reader sees, so myst-nb's extra one is dropped; the
   fold of the navigation, which shows only an arrow, gets one.
+- An empty heading of a table's first column is no heading.
 - Roles that docutils writes for citations are deprecated; the plain elements say more.
 """
 
@@ -27,6 +28,7 @@ REPAIRS = [
         '<summary aria-label="Show the pages below">',
     ),
     (r'<i class="(fa[^"]*)"(?![^>]*aria-hidden)', r'<i aria-hidden="true" class="\1"'),
+    (r'<th class="head"><p></p></th>', "<td></td>"),
     (r' role="(?:doc-biblioentry|doc-biblioref|doc-backlink)"', ""),
     (r'(<div class="citation-list[^"]*") role="list"', r"\1"),
     (r'(<div) role="list" (class="citation-list)', r"\1 \2"),

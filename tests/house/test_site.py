@@ -148,6 +148,14 @@ def test_the_run_note_stands_below_the_title():
         pages.add_run_note({"cells": [{"source": "Words"}]}, timings, "a")
 
 
+def test_a_folded_solution_is_called_one():
+    folded = {"cell_type": "code", "source": "1", "metadata": {"tags": ["hide-cell"]}}
+    plain = {"cell_type": "code", "source": "1", "metadata": {"tags": ["hide-input"]}}
+    pages.name_solutions({"cells": [folded, plain]})
+    assert folded["metadata"]["mystnb"]["code_prompt_show"] == "Show the solution"
+    assert "mystnb" not in plain["metadata"]
+
+
 def test_the_build_executes_nothing():
     text = (DOCS / "conf.py").read_text(encoding="utf-8")
     assert re.search(r'^nb_execution_mode = "off"$', text, re.MULTILINE)
@@ -198,6 +206,7 @@ def test_mathml_takes_over_and_fails_loudly():
         ),
         ('<i class="fa-x"></i>', '<i aria-hidden="true" class="fa-x"></i>'),
         ('<div class="c" role="doc-biblioentry">', '<div class="c">'),
+        ('<th class="head"><p></p></th>', "<td></td>"),
         ("<summary>Words</summary>", "<summary>Words</summary>"),
     ],
 )
