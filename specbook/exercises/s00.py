@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import verifiers
-from ..chance import law
+from ..chance import Sampler, law
 from ..tree import CandidateTree
 from . import Exercise
 

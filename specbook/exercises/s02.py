@@ -121,7 +121,7 @@ def _pair_cases(rng: np.random.Generator) -> Iterator[Rule]:
         yield p, q, drawn
 
 
-def one_draft(p: Any, q: Any, drawn: Any) -> dict[int, Fraction]:
+def one_draft(p: Any, q: Any, drawn: Any) -> dict[Any, Any]:
     """The exact law of the one-draft rule when the token comes from `drawn` [V] and
     the rule believes `q` [V]."""
     p, q = np.array(p, dtype=object), np.array(q, dtype=object)
