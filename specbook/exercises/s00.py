@@ -44,7 +44,7 @@ def _publish_oracle(case: tuple[list[int], list[int]]) -> list[int]:
     tree = CandidateTree.from_rows(proposed, range(-1, len(proposed) - 1), 1)
     one_hot = np.eye(max([*proposed, *target]) + 1)
     chosen = verifiers.get("greedy").select(
-        tree, lambda r: one_hot[target[r + 1]], None
+        tree, lambda r: one_hot[target[r + 1]], Sampler()
     )
     return [*(proposed[row] for row in chosen.rows), chosen.token]
 
