@@ -302,15 +302,12 @@ class _Weights:
         count = int(config.num_hidden_layers)
         self.cache_shape = (count, 2 * self.kv_heads, self.head_dim)
         self.bytes_per_row = math.prod(self.cache_shape) * self.dtype.itemsize
-        # sqrt(mean(x^2) + eps) = hypot(|x|, sqrt(n eps)) / sqrt(n): one norm and one
-        # hypot; the constant goes into the weight.
-        epsilon = float(config.rms_norm_eps)
-        self.norm_floor = torch.tensor(math.sqrt(self.width * epsilon))
+        self.epsilon = torch.tensor(float(config.rms_norm_eps), dtype=torch.float64)
 
         def norm(name: str) -> torch.Tensor:
             weight = read(f"{name}.weight")
             assert weight is not None
-            return weight.float() * math.sqrt(self.width)
+            return weight.float()
 
         def linear(*names: str, order: torch.Tensor | None = None) -> _Linear:
             """One matrix of several that read the same input."""
@@ -385,8 +382,11 @@ class _Weights:
 
     def normed(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """RMS norm of float32 rows, in the model's dtype."""
-        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        result = (x / torch.hypot(size, self.norm_floor)).mul_(weight)
+        # The one number a row is divided by is taken in float64: that costs a few
+        # microseconds, and halves the distance from transformers' rows.
+        size = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float64)
+        scale = torch.addcmul(self.epsilon, size, size, value=1 / self.width).rsqrt_()
+        result = (x * scale.float()).mul_(weight)
         return result if self.dtype == torch.float32 else result.to(self.dtype)
 
     def run(
