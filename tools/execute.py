@@ -103,12 +103,13 @@ def execute(
     ]
     if not chosen:
         raise ValueError(f"no notebook to execute in {notebooks}")
-    parts = [path.with_name(f"{path.name}.{os.getpid()}") for path in (folder, records)]
+    finals = (folder, records)
+    parts = [path.with_name(f"{path.name}.{os.getpid()}") for path in finals]
     try:
         for part in parts:
             part.mkdir(parents=True)
-        status = run(chosen, *parts, complete=not only)
-        for part, final in zip(parts, (folder, records), strict=True):
+        status = run(chosen, parts[0], parts[1], complete=not only)
+        for part, final in zip(parts, finals, strict=True):
             shutil.rmtree(final, ignore_errors=True)
             part.replace(final)
     finally:

@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--extras", default="dev")
     parser.add_argument("--torch-index", default="")
     options = parser.parse_args(arguments)
-    message = wrong_python(tuple(sys.version_info))
+    message = wrong_python(sys.version_info[:3])
     if message:
         print(message, file=sys.stderr)
         return 1

@@ -74,8 +74,9 @@ function inspect() {
   }
   const width = document.documentElement.clientWidth;
   if (document.documentElement.scrollWidth > width + 1 || document.body.scrollWidth > width + 1) {
+    const kept = (e) => e && (getComputedStyle(e).overflowX !== "visible" || kept(e.parentElement));
     const wide = [...document.querySelectorAll("body *")]
-      .filter((e) => shown(e) && e.getBoundingClientRect().right > width + 1)
+      .filter((e) => shown(e) && e.getBoundingClientRect().right > width + 1 && !kept(e.parentElement))
       .slice(0, 3)
       .map((e) => `${e.tagName.toLowerCase()}.${String(e.className).slice(0, 40)}`);
     found.push(`scrolls sideways (${document.documentElement.scrollWidth} > ${width}): ${wide}`);
