@@ -98,7 +98,8 @@ def claim_links(records: dict[str, list[dict[str, Any]]], claim: Any) -> str:
     if claim.id not in records:
         return "not in this run"
     name = claim.notebook
-    return f'<a href="notebooks/{name}.html#claim-{claim.id}">{name}</a>'
+    words = name.replace("_", " ")
+    return f'<a href="notebooks/{name}.html#claim-{claim.id}">{words}</a>'
 
 
 def unshown(records: dict[str, Any], stems: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ The corrections keep the accessibility audit clean:
 - A summary's label must be what a reader sees, so myst-nb's extra one is dropped; the
   fold of the navigation, which shows only an arrow, gets one.
 - An empty heading of a table's first column is no heading.
+- A dotted name breaks at its dots, where the page is too narrow for it.
 - Roles that docutils writes for citations are deprecated; the plain elements say more.
 """
 
@@ -98,7 +99,11 @@ def tidy(html: str) -> str:
     """Return a page's HTML with the corrections above."""
     for pattern, replacement in REPAIRS:
         html = re.sub(pattern, replacement, html)
-    return html
+    return re.sub(
+        r"(?<=>)specbook(?:\.\w+)+(?=<)",
+        lambda match: match.group().replace(".", ".<wbr>"),
+        html,
+    )
 
 
 def tidy_pages(app: Sphinx, exception: Exception | None) -> None:

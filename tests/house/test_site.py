@@ -207,6 +207,7 @@ def test_mathml_takes_over_and_fails_loudly():
         ('<i class="fa-x"></i>', '<i aria-hidden="true" class="fa-x"></i>'),
         ('<div class="c" role="doc-biblioentry">', '<div class="c">'),
         ('<th class="head"><p></p></th>', "<td></td>"),
+        ("<b>specbook.a.b</b>", "<b>specbook.<wbr>a.<wbr>b</b>"),
         ("<summary>Words</summary>", "<summary>Words</summary>"),
     ],
 )
