@@ -1,4 +1,4 @@
-"""specbook: draft sources, candidate trees and exact verifiers for speculative decoding.
+"""specbook: draft sources, candidate trees and exact verifiers that you can run.
 
 The package is the runnable half of a textbook. Its modules stand on five floors; the
 lower two (chance, contracts, trees, verifiers, model-free draft sources) are exact
