@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from . import checks, registry
 from .chance import Chance, Sampler
 from .contract import (
@@ -241,8 +243,14 @@ def _round(
         tree = CandidateTree.from_proposals(proposals, len(session.tokens), order)
     with watch.bill("target_verify"):
         verified = session.verify(tree)
+
+    def law(row: int) -> np.ndarray:
+        with watch.bill("target_verify"):
+            verified.prepare(row)
+        return verified.law(row, policy)
+
     with watch.bill("selection"):
-        selection = verifier.select(tree, lambda row: verified.law(row, policy), chance)
+        selection = verifier.select(tree, law, chance)
         if not isinstance(selection, Selection):
             name = verifier.contract.name
             raise ContractError(f"{name}: not a Selection: {selection!r}")

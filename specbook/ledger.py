@@ -102,21 +102,35 @@ def _ratio(above: Any, below: Any) -> Any:
 
 
 class Stopwatch:
-    """Bills stretches of one round to the cost terms, then closes the ledger."""
+    """Bills stretches of one round to the cost terms, then closes the ledger.
+
+    Stretches may nest: while an inner one runs, the outer one's time stands still, so
+    the terms never count a moment twice.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._spent = dict.fromkeys(COST_TERMS, 0.0)
+        self._open: list[str] = []
+        self._since = 0.0
 
     @contextmanager
     def bill(self, term: str) -> Iterator[None]:
         """Adds the time spent inside to `term`, also when the inside raises."""
         checks.one_of(term, "cost term", COST_TERMS)
-        start = self._clock()
+        self._charge()
+        self._open.append(term)
         try:
             yield
         finally:
-            self._spent[term] += self._clock() - start
+            self._charge()
+            self._open.pop()
+
+    def _charge(self) -> None:
+        now = self._clock()
+        if self._open:
+            self._spent[self._open[-1]] += now - self._since
+        self._since = now
 
     def close(self, committed_tokens: int) -> RoundLedger:
         """The ledger of the round, which is now over."""

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -195,8 +194,7 @@ class LeanRows(LogitRows):
     """Last hidden states of the frontier and the tree's rows; logits on demand.
 
     Logits are computed for a group of rows at a time: the row asked for and those
-    that follow below it, breadth first. `head_seconds` is the time that this took
-    after `verify` had returned; it belongs to the target's forward.
+    that follow below it, breadth first.
     """
 
     def __init__(
@@ -206,7 +204,6 @@ class LeanRows(LogitRows):
         self._hidden = hidden
         self._tree = tree
         self._ready: dict[int, torch.Tensor] = {}
-        self.head_seconds = 0.0
         # The frontier's law is always needed; its group belongs to the forward.
         self._compute(FRONTIER)
 
@@ -219,9 +216,7 @@ class LeanRows(LogitRows):
             row, "row", least=FRONTIER, most=len(self) - 1, error=LawError
         )
         if row not in self._ready:
-            started = time.perf_counter()
             self._compute(row)
-            self.head_seconds += time.perf_counter() - started
         return self._ready[row]
 
     @torch.inference_mode()

@@ -48,6 +48,15 @@ class TargetRows(Protocol):
         """
         ...
 
+    def prepare(self, row: int) -> None:
+        """Finish the target's own work for `row`, if some was put off.
+
+        A target may leave its LM head for the rows that are asked for. `law` would do
+        that work too; asked for apart, it can be billed to the forward, where it
+        belongs, and not to the selection.
+        """
+        ...
+
 
 @runtime_checkable
 class TargetSession(Protocol):

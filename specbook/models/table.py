@@ -155,6 +155,9 @@ class TableRows:
         self._prefix = prefix
         self._tree = tree
 
+    def prepare(self, row: int) -> None:
+        """As `TargetRows.prepare`: a table puts nothing off."""
+
     def law(self, row: int, policy: SamplingPolicy) -> np.ndarray:
         """As `TargetRows.law`; Fractions stay Fractions where the policy allows."""
         row = checks.integer(

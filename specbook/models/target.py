@@ -505,6 +505,10 @@ class LogitRows:
         )
         return self._logits[row + 1]
 
+    def prepare(self, row: int) -> None:
+        """As `TargetRows.prepare`."""
+        self._row(row)
+
     def logits(self, row: int) -> np.ndarray:
         """Logits [V] of the children of `row`, float32 (float64 if the model is)."""
         return _to_numpy(self._row(row))

@@ -707,7 +707,11 @@ def test_what_runs_differently_from_what_was_frozen_is_refused() -> None:
 
 
 def test_each_part_of_a_round_is_billed_to_its_term() -> None:
-    """With a clock that ticks once a reading, every stretch costs one tick."""
+    """With a clock that ticks once a reading, every stretch costs one tick.
+
+    The rule asks for a row at a time, and what the target still has to do for that row
+    is the target's: a stretch inside the selection, which it cuts in two.
+    """
     ticks = iter(range(10**6))
     sources = [
         FixedSource([[7]], name="model", cost_term="proposal"),
@@ -718,12 +722,13 @@ def test_each_part_of_a_round_is_billed_to_its_term() -> None:
         watched(), [5], sources, max_new_tokens=4, clock=lambda: next(ticks)
     )
     for record in result.rounds:
+        visited = len(record.selection.rows) + 1
         assert {term: getattr(record.ledger, term) for term in COST_TERMS} == {
             "proposal": 1,
             "retrieval": 2,
             "packing": 1,
-            "target_verify": 1,
-            "selection": 1,
+            "target_verify": 1 + visited,
+            "selection": 1 + visited,
             "temporary_state": 1,
         }
     total = result.ledger

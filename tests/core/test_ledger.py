@@ -216,6 +216,21 @@ def test_a_stretch_that_raises_is_billed_too() -> None:
     must_fail(check_bills_on_exceptions, Forgetful(clock), clock)
 
 
+def test_a_stretch_inside_another_is_counted_once() -> None:
+    clock = Clock()
+    watch = Stopwatch(clock)
+    with watch.bill("selection"):
+        clock.tick(1)
+        with watch.bill("target_verify"):
+            clock.tick(10)
+            with watch.bill("target_verify"):
+                clock.tick(100)
+        clock.tick(1000)
+    ledger = watch.close(0)
+    assert (ledger.selection, ledger.target_verify) == (1001, 110)
+    assert ledger.round_cost == clock.now - 1000
+
+
 @pytest.mark.parametrize("term", ["lunch", "", None, 3, "committed_tokens"])
 def test_there_is_no_seventh_term(term: Any) -> None:
     with pytest.raises(SpecbookError, match="cost term"):
