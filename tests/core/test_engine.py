@@ -732,10 +732,12 @@ def test_each_part_of_a_round_is_billed_to_its_term() -> None:
             "temporary_state": 1,
         }
     total = result.ledger
-    assert total.round_cost == 7 * len(result.rounds)
+    visits = sum(len(r.selection.rows) + 1 for r in result.rounds)
+    ticks_in_all = 7 * len(result.rounds) + 2 * visits
+    assert total.round_cost == ticks_in_all
     assert total.committed_tokens == len(result.tokens) == 4
     assert result.tokens_per_round == 4 / len(result.rounds)
-    assert total.time_per_committed_token == Fraction(7 * len(result.rounds), 4)
+    assert total.time_per_committed_token == Fraction(ticks_in_all, 4)
 
 
 def test_on_round_is_called_once_a_round_in_order() -> None:
