@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from specbook import checks, registry
 from specbook.errors import LawError, SpecbookError, TreeError
+from specbook.proposal import Topology
 
 from .helpers import must_fail
 
@@ -143,6 +144,31 @@ def test_bounds_are_inclusive() -> None:
             check(2, "n", least=3)
         with pytest.raises(SpecbookError, match="at most 3, got 4"):
             check(4, "n", most=3)
+
+
+def test_flags_texts_names_and_members() -> None:
+    assert checks.boolean(np.True_, "b") is True and checks.boolean(False, "b") is False
+    assert checks.text("x", "t") == "x"
+    assert checks.one_of("x", "t", ("x", "y")) == "x"
+    assert checks.member("tree", "t", Topology) is Topology.TREE
+    for bad in (0, 1, None, "no", []):
+        with pytest.raises(TreeError, match="b must be True or False"):
+            checks.boolean(bad, "b", error=TreeError)
+    for bad in (None, b"x", 3, ["x"]):
+        with pytest.raises(TreeError, match="t must be text"):
+            checks.text(bad, "t", error=TreeError)
+    for bad in (None, "z", "", 3, ["x"], {}):
+        with pytest.raises(SpecbookError, match=r"t must be one of \['x', 'y'\]"):
+            checks.one_of(bad, "t", ("x", "y"))
+        with pytest.raises(TreeError, match="t must be one of .*'tree'"):
+            checks.member(bad, "t", Topology, error=TreeError)
+
+
+def test_vocab_size_is_a_count() -> None:
+    assert checks.token_ids([0], vocab_size=1) == [0]
+    for size in (0, -1, 1.5, True, "9"):
+        with pytest.raises(SpecbookError, match="vocab_size"):
+            checks.token_ids([], vocab_size=size)  # type: ignore[arg-type]
 
 
 def test_float64_changes_nothing_silently() -> None:

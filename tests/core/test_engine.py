@@ -683,6 +683,36 @@ def test_a_manifest_that_no_longer_describes_the_run_names_the_field(name: str) 
         )
 
 
+def test_the_manifest_says_what_the_run_is() -> None:
+    sources = [FixedSource([[7]], name="a"), FixedSource([], name="b", relation="iid")]
+    policy = SamplingPolicy(0.5, 3, 0.25)
+    made = round_manifest(watched(), sources, "membership", policy)
+    assert made.truncation == "top-k 3 + top-p 0.25"
+    assert (made.sampling_policy, made.temperature) == ("categorical", 0.5)
+    assert made.proposal_artifact == "a: written down + b: written down"
+    assert made.sampling_relation == "deterministic_lookup + iid"
+    assert (made.verifier, made.mode) == ("membership", "exact")
+    assert (made.target_cache_generation, made.proposal_cache_generation) == (0, 0)
+    plain = round_manifest(watched(), None, "greedy", SamplingPolicy(0, top_k=2))
+    assert plain.truncation == "top-k 2" and plain.sampling_policy == "argmax"
+    assert plain.proposal_artifact == plain.probability_semantics == "none"
+    nothing_cut = round_manifest(watched(), None, "greedy", SamplingPolicy(0))
+    assert nothing_cut.truncation == "none"
+
+
+def test_each_round_runs_under_its_own_generations() -> None:
+    source = FixedSource(follower(cycle, 2))
+    result = generate(watched(), [5], source, max_new_tokens=8)
+    for index, record in enumerate(result.rounds):
+        expected = result.manifest.replace(
+            target_cache_generation=index, proposal_cache_generation=index
+        )
+        assert record.manifest_hash == expected.hash
+    assert result.manifest.rng_policy == "numpy PCG64, seed 0"
+    ours = generate(watched(), [5], source, max_new_tokens=1, chance=Sampler(3))
+    assert ours.manifest.rng_policy == "the caller's Sampler"
+
+
 def test_what_runs_differently_from_what_was_frozen_is_refused() -> None:
     source = FixedSource([[7]])
     frozen = frozen_for(watched(), source)
