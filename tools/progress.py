@@ -174,6 +174,7 @@ class Progress:
         if reporter is not None:
             reporter.ensure_newline()
             reporter.write_line(line)
+            reporter.flush()
 
     def pytest_report_teststatus(self, report: Any) -> Any:
         """Print no letter for a notebook: its own line has said it."""
