@@ -77,6 +77,7 @@ def stage(notebooks: list[Path], timings: dict[str, Any], stale: bool) -> None:
         pages.name_solutions(notebook)
         text = json.dumps(notebook, ensure_ascii=False)
         (SOURCE / "notebooks" / path.name).write_text(text, encoding="utf-8")
+    pages.draw_cover(SOURCE / "cover.png")
     pages.write_api(SOURCE / "api")
     pages.write_run(SOURCE / "run.md", timings, notebooks)
     records = claims.read_records(execute.RECORDS)

@@ -15,6 +15,27 @@ from tools import floors
 ROOT = Path(__file__).resolve().parent.parent
 
 
+# ---- cover -----------------------------------------------------------------------
+
+COVER = ("the cat sat on", "the cat sat down", "the cat ran home", "the dog ran home")
+
+
+def draw_cover(target: Path) -> None:
+    """Draw the landing page's picture: four continuations, one tree, one path kept."""
+    from specbook import plotting
+    from specbook.tree import CandidateTree
+
+    words = list(dict.fromkeys(" ".join(COVER).split()))
+    paths = [[words.index(word) for word in line.split()] for line in COVER]
+    tree = CandidateTree.from_paths(paths, prefix_len=3)
+    kept: list[int] = []
+    for token in paths[0]:
+        below = tree.children(kept[-1] if kept else -1)
+        kept.append(next(row for row in below if tree.token_ids[row] == token))
+    figure = plotting.draw_tree(tree, dict(enumerate(words)), committed=kept)
+    figure.savefig(target, dpi=160)
+
+
 # ---- reference run ---------------------------------------------------------------
 
 
