@@ -81,6 +81,8 @@ function inspect() {
       .map((e) => `${e.tagName.toLowerCase()}.${String(e.className).slice(0, 40)}`);
     found.push(`scrolls sideways (${document.documentElement.scrollWidth} > ${width}): ${wide}`);
   }
+  const title = document.querySelector("h1");
+  if (!title || title.getBoundingClientRect().left < 0) found.push("the title is not in view");
   const main = document.querySelector("main") ?? document.body;
   if (main.textContent.includes("\\(") && !document.querySelector("mjx-container, math"))
     found.push("formulas are not drawn");
@@ -152,12 +154,12 @@ async function audit(theme) {
       where = { page: name, theme, width };
       await page.setViewportSize({ width, height: width < 500 ? 780 : 900 });
       for (const what of await page.evaluate(inspect)) faults.push({ ...where, what });
-      const file = name.replaceAll("/", "__").replace(/\.html$/, "");
-      if (width === WIDTHS[0] || width === WIDTHS[2])
-        await page.screenshot({ path: path.join(out, `${file}-${width}-${theme}.png`), fullPage: true });
       if (width === WIDTHS[0] || width === WIDTHS[2]) {
-        // The theme gives wide blocks a tab stop a moment after a change of width.
+        // The theme moves its side bars, and gives wide blocks a tab stop, a moment
+        // after a change of width.
         await page.waitForTimeout(400);
+        const file = name.replaceAll("/", "__").replace(/\.html$/, "");
+        await page.screenshot({ path: path.join(out, `${file}-${width}-${theme}.png`), fullPage: true });
         await page.evaluate(axeSource);
         const report = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
         for (const rule of report.violations)
