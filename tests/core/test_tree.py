@@ -559,6 +559,9 @@ TAMPER = {
     "a child list that repeats": lambda t, put: put(
         "_children", {**t._children, 1: (2, 3, 3)}
     ),
+    "child lists that swap two rows": lambda t, put: put(
+        "_children", {-1: (0, 5), 0: (1, 4), 1: (2, 6), 5: (3,)}
+    ),
     "a source list too few": lambda t, put: put("sources", t.sources[:-1]),
     "a q above one": lambda t, put: put(
         "sources", at(t.sources, 0, (SourceMark("h", 1.5),))
