@@ -49,7 +49,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory):
     kernel.write_text(json.dumps(notebook), encoding="utf-8")
     words = execute.command(sorted(folder.glob("*.ipynb")), folder)
     words = [
-        "--nbmake-timeout=6" if word.startswith("--nbmake-timeout") else word
+        "--nbmake-timeout=20" if word.startswith("--nbmake-timeout") else word
         for word in words
     ]
     run = subprocess.run(
