@@ -225,6 +225,13 @@ def bench_decode(
         typer.Option(help="Repeatable. Default: float32 and bfloat16."),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Runs of each prompt.")] = 1,
+    clock: Annotated[
+        str,
+        typer.Option(
+            help="wall, or cpu: processor time, for a machine that others use too "
+            "(with OMP_NUM_THREADS=1)."
+        ),
+    ] = "wall",
     quick: Annotated[
         bool, typer.Option("--quick", help="Only see that it works.")
     ] = False,
@@ -248,6 +255,7 @@ def bench_decode(
         prompts_per_workload=prompts_per_workload,
         max_new_tokens=max_new_tokens,
         repeats=repeats,
+        clock=clock,
         quick=quick,
         out=out,
         progress=_say,

@@ -139,11 +139,23 @@ def test_bench_decode_passes_its_options_on(runner, monkeypatch, tmp_path):
     assert seen["workloads"] == ("chat",)
     assert seen["quick"] is True and seen["target"] is None
     assert "dtypes" not in seen  # its own default
-    options = ["--json", "--out", str(tmp_path), "--dtype", "float32", "--prompts", "3"]
+    assert seen["clock"] == "wall"
+    options = [
+        "--clock",
+        "cpu",
+        "--json",
+        "--out",
+        str(tmp_path),
+        "--dtype",
+        "float32",
+        "--prompts",
+        "3",
+    ]
     done = runner.invoke(app, ["bench", "decode", *options])
     assert '"format": 1' in done.stdout
     assert seen["out"] == tmp_path and seen["prompts_per_workload"] == 3
     assert seen["dtypes"] == ("float32",)
+    assert seen["clock"] == "cpu"
 
 
 def test_bench_decode_refuses_bad_options(runner):
@@ -152,6 +164,7 @@ def test_bench_decode_refuses_bad_options(runner):
         ["--half", "third"],
         ["--dtype", "int4"],
         ["--repeats", "0"],
+        ["--clock", "sundial"],
         ["--prompts", "0"],
         ["--max-new-tokens", "0"],
     ):
