@@ -546,7 +546,7 @@ def test_the_greedy_rule_belongs_to_temperature_zero(temperature: float) -> None
         ({"on_round": "print"}, "not a callback"),
         ({"clock": None}, "not a clock"),
     ],
-    ids=repr,
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
 def test_bad_input_is_refused_first(options: Any, told: str) -> None:
     check_refused_first(SpecbookError, told, options.pop("source", None), **options)
