@@ -41,8 +41,9 @@ lint: setup
 	@$(PY) tools/environment.py --check
 	@$(PY) tools/lock.py --check --pins $(PINS)
 
+# Two workers with one thread each; a worker keeps whole files, and so their fixtures.
 unit: setup
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q tests
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist loadfile tests
 
 # The site, from the executions that `make book` or `make test` left.
 site: setup
