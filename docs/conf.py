@@ -53,7 +53,8 @@ myst_enable_extensions = [
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
-bibtex_bibfiles = ["references.bib"]
+# With the data, since the overview reads it too: from an installed wheel as well.
+bibtex_bibfiles = [str(ROOT / "data" / "references.bib")]
 bibtex_default_style = "plain"
 bibtex_reference_style = "author_year"
 
