@@ -308,7 +308,7 @@ def test_every_message_of_the_troubleshooting_page_is_one_of_ours():
 
 
 def bib_keys() -> list[str]:
-    text = (DOCS / "references.bib").read_text(encoding="utf-8")
+    text = (ROOT / "data" / "references.bib").read_text(encoding="utf-8")
     return re.findall(r"^@\w+\{([^,]+),$", text, re.MULTILINE)
 
 
@@ -326,7 +326,7 @@ def test_every_citation_has_its_entry_and_no_key_stands_twice():
 
 
 def test_the_bibliography_names_the_papers_own_authors():
-    text = (DOCS / "references.bib").read_text(encoding="utf-8")
+    text = (ROOT / "data" / "references.bib").read_text(encoding="utf-8")
     first = dict(re.findall(r"@\w+\{([^,]+),.*?author = \{\{?(\w+)", text, re.DOTALL))
     assert {
         "zhang2024draftverify": "Zhang",
