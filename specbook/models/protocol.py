@@ -120,11 +120,10 @@ def check_path(
     """
     from .. import checks
 
-    if isinstance(rows, (str, bytes)) or not hasattr(rows, "__iter__"):
-        raise CommitError(f"rows must be a sequence of row numbers, got {rows!r}")
+    asked = checks.entries(rows, "rows", "row numbers", CommitError)
     path: list[int] = []
     expected = FRONTIER
-    for step, row in enumerate(rows):
+    for step, row in enumerate(asked):
         row = checks.integer(row, f"rows[{step}]", error=CommitError)
         if not 0 <= row < len(tree):
             raise CommitError(
@@ -134,7 +133,7 @@ def check_path(
         if tree.parents[row] != expected:
             raise CommitError(
                 f"rows[{step}] = {row} has parent {tree.parents[row]}, not "
-                f"{expected}: {list(rows)} is not a root-to-node path"
+                f"{expected}: {asked} is not a root-to-node path"
             )
         path.append(row)
         expected = row
@@ -165,6 +164,27 @@ def check_prompt(
             f"{context_limit}"
         )
     return tokens
+
+
+def check_eos(value: Any, vocab_size: int | None) -> int | tuple[int, ...] | None:
+    """`value` as `Target.eos_token_id`: None, one id, or several as a tuple.
+
+    With `vocab_size` None only the type is checked: a checkpoint's own config may
+    name an id that its vocabulary never reaches.
+    """
+    from .. import checks
+
+    least, most = (None, None) if vocab_size is None else (0, vocab_size - 1)
+    if value is None:
+        return None
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        return checks.integer(value, "eos_token_id", least=least, most=most)
+    return tuple(
+        checks.integer(token, f"eos_token_id[{place}]", least=least, most=most)
+        for place, token in enumerate(
+            checks.entries(value, "eos_token_id", "token ids")
+        )
+    )
 
 
 def check_tree(

@@ -8,6 +8,7 @@ with it is the engine's own code (design: one program, two readings).
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from ..errors import LawError, SpecbookError, TargetError
 from .protocol import (
     FRONTIER,
     CommitError,
+    check_eos,
     check_path,
     check_policy,
     check_prompt,
@@ -38,9 +40,9 @@ class TableTarget:
     `table`: a mapping from prefix (tuple of ids) to law, or a function of the
     prefix. A law is a sequence [V] of Fractions (kept exact) or floats, summing to 1.
     `vocab_size` may be left out for a mapping that is not empty. `context_limit`:
-    positions that the pretend model has, or None. Laws are checked at every look-up:
-    a wrong one raises `LawError`, an unknown prefix `TargetError`, both naming the
-    prefix.
+    positions that the pretend model has, or None. `eos_token_id`: an id, several, or
+    None. The keys of a mapping are checked now, laws at every look-up: a wrong one
+    raises `LawError`, an unknown prefix `TargetError`, both naming the prefix.
     """
 
     def __init__(
@@ -60,19 +62,28 @@ class TableTarget:
                 raise SpecbookError(
                     "vocab_size is needed when the table is a function or empty"
                 )
-            vocab_size = len(next(iter(table.values())))
+            prefix, row = next(iter(table.items()))
+            vocab_size = len(
+                checks.entries(
+                    row, f"the law after prefix {prefix}", "probabilities", LawError
+                )
+            )
         self.vocab_size = checks.integer(vocab_size, "vocab_size", least=1)
         self.context_limit = (
             None
             if context_limit is None
             else checks.integer(context_limit, "context_limit", least=1)
         )
-        self.eos_token_id = eos_token_id
+        self.eos_token_id = check_eos(eos_token_id, self.vocab_size)
+        if not callable(table):
+            _check_entries(table, self.vocab_size)
         self._table = table
+        self._unique = uuid.uuid4().hex
 
     def lookup(self, prefix: Sequence[int]) -> np.ndarray:
         """The checked law [V] after `prefix`: float64, or Fractions."""
-        key = tuple(prefix)
+        ids = checks.token_ids(prefix, "prefix", vocab_size=self.vocab_size)
+        key = tuple(ids)
         if callable(self._table):
             try:
                 row = self._table(key)
@@ -88,11 +99,12 @@ class TableTarget:
         return checks.law(row, f"the law after prefix {key}", size=self.vocab_size)
 
     def identity(self) -> dict[str, str]:
-        """As `Target.identity`. Tables given as a mapping are bound by content; a
-        function can only be bound by its name."""
+        """As `Target.identity`. Tables given as a mapping are bound by content. What
+        a function would answer cannot be hashed, so a target made from one carries a
+        number that no other target has, be it made from the same function."""
         if callable(self._table):
             name = getattr(self._table, "__qualname__", type(self._table).__qualname__)
-            checkpoint = f"table:function {name}"
+            checkpoint = f"table:function {name} {self._unique}"
         else:
             entries = sorted(
                 (tuple(prefix), tuple(str(p) for p in row))
@@ -112,6 +124,21 @@ class TableTarget:
         """As `Target.start`."""
         tokens = check_prompt(prompt_ids, self.vocab_size, self.context_limit)
         return TableSession(self, tokens)
+
+
+def _check_entries(table: Mapping[Any, Any], vocab_size: int) -> None:
+    """Keys must be prefixes, and what they lead to must be rows of something."""
+    for prefix, row in table.items():
+        if not isinstance(prefix, tuple):
+            raise SpecbookError(
+                f"the keys of table must be prefixes (tuples of ids), got {prefix!r}"
+            )
+        checks.token_ids(prefix, f"table's prefix {prefix}", vocab_size=vocab_size)
+        if isinstance(row, (str, bytes)) or not hasattr(row, "__len__"):
+            raise LawError(
+                f"the law after prefix {prefix} must be a sequence of probabilities, "
+                f"got {row!r}"
+            )
 
 
 class TableSession:

@@ -19,6 +19,7 @@ import hashlib
 import inspect
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ import numpy as np
 import torch
 
 from .. import checks
-from ..errors import ArtifactError, LawError, SpecbookError, TargetError
+from ..errors import ArtifactError, FetchError, LawError, SpecbookError, TargetError
 from . import selftest
 from .cache import TreeCache, cache_argument, rollback_obstacle, sliding_windows
 from .fetch import (
@@ -43,6 +44,7 @@ from .fetch import (
 from .protocol import (
     FRONTIER,
     CommitError,
+    check_eos,
     check_path,
     check_policy,
     check_prompt,
@@ -176,6 +178,9 @@ class ModelTarget:
 
     _bytes_per_row: int
     _head: str
+    _checkpoint_identity: str
+    _tokenizer_identity: str
+    _in_memory: bool
 
     def start(self, prompt_ids: Sequence[int]) -> ModelSession:
         """A new request. ValueError: empty prompt, an id outside the vocabulary, or
@@ -192,8 +197,9 @@ class ModelTarget:
     # ---------------------------------------------------------------- identity
 
     def identity(self) -> dict[str, str]:
-        """As `Target.identity`. Weights and tokenizer are bound by content: sha256 of
-        their files (a hub revision for a hub id, the tensors for a model in memory)."""
+        """As `Target.identity`. Weights and tokenizer are bound by the content that
+        was loaded: sha256 of their files at that time (a hub revision for a hub id,
+        the tensors for a model in memory)."""
         import transformers
 
         return {
@@ -208,28 +214,24 @@ class ModelTarget:
             ),
         }
 
-    @functools.cached_property
-    def _checkpoint_identity(self) -> str:
-        if self.source is None:
-            return f"in memory: {type(self.config).__name__} {self._tensors_sha256()}"
-        folder = Path(self.source)
-        if folder.is_dir():
-            names = ["config.json", *sorted(p.name for p in _weights(folder))]
-            return f"{folder.name} {_files_sha256(folder, names)}"
-        return f"{self.source}@{getattr(self.config, '_commit_hash', None)}"
+    def _bind(self, model: Any) -> None:
+        """Say now what was loaded: a file that is overwritten later is another one."""
+        revision = getattr(self.config, "_commit_hash", None)
+        found = _files_identity(self.source, revision)
+        self._in_memory = found is None
+        if found is None:
+            found = (in_memory(self.config, model.state_dict()), "none")
+        self._checkpoint_identity, self._tokenizer_identity = found
 
-    @functools.cached_property
-    def _tokenizer_identity(self) -> str:
-        if self.source is None:
-            return "none"
-        folder = Path(self.source)
-        if not folder.is_dir():
-            return f"{self.source}@{getattr(self.config, '_commit_hash', None)}"
-        names = [name for name in _TOKENIZER_FILES if (folder / name).is_file()]
-        return _files_sha256(folder, names) if names else "none"
-
-    def _tensors_sha256(self) -> str:
-        raise NotImplementedError
+    def _check_unchanged(self) -> None:
+        """Before something more is read from the source: is it still the same?"""
+        revision = getattr(self.config, "_commit_hash", None)
+        found = _files_identity(self.source, revision)
+        bound = (self._checkpoint_identity, self._tokenizer_identity)
+        if found is not None and found != bound:
+            raise ArtifactError(
+                f"the files of {self.source} have changed since the target was loaded"
+            )
 
     # -------------------------------------------------------------------- text
 
@@ -240,6 +242,7 @@ class ModelTarget:
             raise TargetError("this target was made in memory; it has no tokenizer")
         from transformers import AutoTokenizer
 
+        self._check_unchanged()
         try:
             return AutoTokenizer.from_pretrained(self.source, trust_remote_code=False)
         except (OSError, ValueError, ImportError) as problem:
@@ -251,6 +254,7 @@ class ModelTarget:
         """The ids of plain text, without special tokens added."""
         if not isinstance(text, str):
             raise SpecbookError(f"text must be a string, got {type(text).__name__}")
+        _check_text(text, "text")
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]] | str) -> list[int]:
@@ -275,6 +279,8 @@ class ModelTarget:
                 raise SpecbookError(
                     f"messages[{index}] needs 'role' and 'content', got {message!r}"
                 )
+            for key in ("role", "content"):
+                _check_text(message[key], f"messages[{index}]'s {key}")
         if not getattr(self.tokenizer, "chat_template", None):
             raise TargetError(f"{self.source} has no chat template; use encode(text)")
         ids = self.tokenizer.apply_chat_template(
@@ -301,6 +307,9 @@ _TOKENIZER_FILES = (
 )
 
 
+_HUB_ID = re.compile(r"([\w-][\w.-]*/)?[\w-][\w.-]*", re.ASCII)
+
+
 def _weights(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.safetensors"))
 
@@ -309,6 +318,40 @@ def _files_sha256(folder: Path, names: Sequence[str]) -> str:
     """One digest over several files: of their names and digests, in order."""
     lines = [f"{name} {file_sha256(folder / name)}" for name in names]
     return "sha256:" + hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()
+
+
+def _files_identity(source: str | None, revision: str | None) -> tuple[str, str] | None:
+    """Identities of checkpoint and tokenizer as they are on disk, or at the hub. None
+    where neither can say: a model in memory, or a hub id without a revision."""
+    folder = None if source is None else Path(source)
+    if folder is None or not folder.is_dir():
+        return None if revision is None else (f"{source}@{revision}",) * 2
+    names = ["config.json", *sorted(path.name for path in _weights(folder))]
+    try:
+        checkpoint = f"{folder.name} {_files_sha256(folder, names)}"
+        names = [name for name in _TOKENIZER_FILES if (folder / name).is_file()]
+        tokenizer = _files_sha256(folder, names) if names else "none"
+    except OSError as problem:
+        raise ArtifactError(f"{folder} cannot be read: {problem}") from problem
+    return checkpoint, tokenizer
+
+
+def _check_text(value: Any, name: str) -> None:
+    """Text that a tokenizer can read: half of a surrogate pair is none."""
+    try:
+        checks.text(value, name).encode("utf-8")
+    except UnicodeEncodeError as problem:
+        raise SpecbookError(f"{name} is not UTF-8 text: {problem.reason}") from None
+
+
+def check_source(source: Any) -> str | None:
+    """`source` as text: None, or the folder or hub id that a model came from."""
+    if source is None:
+        return None
+    text = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+    if not isinstance(text, str) or not text.strip():
+        raise SpecbookError(f"source must be a folder or a hub id, got {source!r}")
+    return text
 
 
 class ModelSession:
@@ -387,9 +430,10 @@ class TransformersTarget(ModelTarget):
     ) -> None:
         check_model(model)
         check_config(model.config)
+        checks.boolean(self_test, "self_test")
         self.model = model.eval()
         self.config = model.config
-        self.source = source
+        self.source = check_source(source)
         if getattr(model, "_is_stateful", False):
             raise UnsupportedTargetError(
                 f"{type(model).__name__} keeps a state that cannot be rolled back"
@@ -416,6 +460,8 @@ class TransformersTarget(ModelTarget):
         tied = embedding is not None and embedding.weight is head.weight
         self._head = describe_head(head.weight, tied)
         self._bytes_per_row = self._measure_row()
+        self._bind(model)
+        self._bound_stamp = tensors_stamp(model.state_dict())
         if self_test:
             plan = selftest.Plan(self.vocab_size, self.context_limit)
             plan.check(self, plan.reference(self.plain_logits), self.dtype)
@@ -424,7 +470,8 @@ class TransformersTarget(ModelTarget):
     def plain_logits(self, tokens: Sequence[int]) -> np.ndarray:
         """Logits [len(tokens), V], float32, of one forward with neither tree nor
         cache: the reference that every verified row must agree with."""
-        ids = torch.tensor([list(tokens)], device=self.device)
+        tokens = check_prompt(tokens, self.vocab_size, self.context_limit)
+        ids = torch.tensor([tokens], device=self.device)
         output = self.model(input_ids=ids, use_cache=False)
         return _to_numpy(output.logits[0])
 
@@ -481,8 +528,21 @@ class TransformersTarget(ModelTarget):
             )
         return state.bytes_per_row()
 
-    def _tensors_sha256(self) -> str:
-        return tensors_sha256(self.config, self.model.state_dict())
+    def identity(self) -> dict[str, str]:
+        """As `Target.identity`. The model stays within the caller's reach, so its
+        tensors are looked at each time. Those of a model in memory are hashed; of one
+        from a folder, torch's counters of changes in place are compared (hashing
+        would cost a second a request), which changes by way of `.data` or of a numpy
+        view escape."""
+        config, state = self.config, self.model.state_dict()
+        self.attention = str(getattr(config, "_attn_implementation", "unknown"))
+        about = super().identity()
+        if self._in_memory:
+            about["checkpoint"] = in_memory(config, state)
+        elif tensors_stamp(state) != self._bound_stamp:
+            changed = tensors_sha256(config, state)
+            about["checkpoint"] += f", changed in memory: {changed}"
+        return about
 
     def transformers_model(self) -> Any:
         """The transformers model that this target runs on."""
@@ -563,6 +623,26 @@ def describe_head(weight: torch.Tensor, tied: bool) -> str:
     return f"{weight.shape[0]} x {weight.shape[1]}, {kind}"
 
 
+def in_memory(config: Any, state: Mapping[str, torch.Tensor]) -> str:
+    """The checkpoint identity of a model that no file or revision stands for."""
+    return f"in memory: {type(config).__name__} {tensors_sha256(config, state)}"
+
+
+def tensors_stamp(state: Mapping[str, torch.Tensor]) -> list[tuple[Any, ...]]:
+    """What changes with a tensor, short of reading it: where it lies, its form, and
+    how often it was written to. Inference tensors do not count their changes."""
+    return [
+        (
+            name,
+            tensor.data_ptr(),
+            tensor.dtype,
+            tuple(tensor.shape),
+            None if tensor.is_inference() else tensor._version,
+        )
+        for name, tensor in state.items()
+    ]
+
+
 def tensors_sha256(config: Any, state: Mapping[str, torch.Tensor]) -> str:
     """A digest of a model in memory: its config and every tensor, by name."""
     digest = hashlib.sha256(
@@ -580,9 +660,7 @@ def _eos(model: Any) -> int | tuple[int, ...] | None:
     value = getattr(config, "eos_token_id", None)
     if value is None:
         value = getattr(model.config, "eos_token_id", None)
-    if value is None or isinstance(value, int):
-        return value
-    return tuple(int(token) for token in value)
+    return check_eos(value, None)
 
 
 # ---------------------------------------------------------------------- loading
@@ -609,7 +687,7 @@ def load_target(
     Raises `UnsupportedTargetError` for a model that cannot verify trees exactly,
     `SelfTestError` when its rows are not those of plain forwards, `ArtifactError`
     for weights that are missing, left over or mismatched, `FetchError` when the
-    default target cannot be got.
+    default target, or a hub id, cannot be got.
     """
     checks.one_of(forward, "forward", FORWARDS)
     checks.one_of(attn_implementation, "attn_implementation", ("sdpa", "eager"))
@@ -617,6 +695,21 @@ def load_target(
     device = _device(device)
     source = _source(name_or_path)
 
+    before = _files_identity(source, None)
+    target = _load(source, chosen, attn_implementation, forward, device)
+    bound = (target._checkpoint_identity, target._tokenizer_identity)
+    if before is not None and before != bound:
+        raise ArtifactError(f"the files of {source} changed while they were loaded")
+    return target
+
+
+def _load(
+    source: str,
+    chosen: torch.dtype,
+    attn_implementation: str,
+    forward: str,
+    device: str,
+) -> ModelTarget:
     from . import lean
 
     model = _load_model(source, chosen, attn_implementation, device)
@@ -650,6 +743,7 @@ def load_transformers_model(
     """The plain transformers model of a folder or hub id, loaded under the same rules
     as a target (safetensors only, no remote code, no missing weights), in eval mode.
     It is a copy of its own: drop it when it has served."""
+    checks.one_of(attn_implementation, "attn_implementation", ("sdpa", "eager"))
     return _load_model(
         _source(source), _dtype(dtype), attn_implementation, _device(device)
     ).eval()
@@ -690,8 +784,10 @@ def _source(name_or_path: str | os.PathLike[str] | None) -> str:
                 f"{folder} holds no .safetensors weights; other formats are not read"
             )
         return str(folder)
-    if folder.is_absolute() or source.count("/") > 1 or source.startswith((".", "~")):
-        raise ArtifactError(f"there is no model folder {source!r}")
+    if not _HUB_ID.fullmatch(source):
+        raise ArtifactError(
+            f"there is no model folder {source!r}, and a hub id it cannot be"
+        )
     return source
 
 
@@ -709,13 +805,16 @@ def _load_model(source: str, dtype: torch.dtype, attention: str, device: str) ->
                 dtype=dtype,
                 attn_implementation=attention,
                 use_safetensors=True,
+                ignore_mismatched_sizes=True,  # the report names them
                 trust_remote_code=False,
                 output_loading_info=True,
             )
         except SpecbookError:
             raise
         except Exception as problem:  # transformers raises many kinds; one for us
-            raise ArtifactError(
+            # A hub that does not answer is the machine's fault, not the caller's.
+            away = isinstance(problem, OSError) and not Path(source).is_dir()
+            raise (FetchError if away else ArtifactError)(
                 f"the target {source!r} could not be loaded: {problem}\n"
                 "A target is a folder with safetensors weights, or a hub id such as "
                 f"{HUB_ID}; without one, `specbook fetch` gets the default by pip."

@@ -67,6 +67,7 @@ def tiny_llama(
         ("max_positions", max_positions),
     ):
         checks.integer(value, name, least=1)
+    checks.boolean(tied, "tied")
     return tiny_model(
         "llama",
         seed,
@@ -157,6 +158,11 @@ def tiny_model(
     checks.one_of(family, "family", families())
     config_name, model_name, settings = _FAMILIES[family]
     config_class: Callable[..., Any] = getattr(transformers, config_name)
+    # A config takes any name and keeps it as an attribute that nothing reads.
+    plain = config_class()
+    for name in changes:
+        if not hasattr(plain, name) or callable(getattr(plain, name)):
+            raise SpecbookError(f"tiny {family}: {config_name} has no field {name!r}")
     try:
         config = config_class(**{**_NO_TOKENS, **settings, **changes})
     except Exception as problem:  # transformers checks configs with a class of its own

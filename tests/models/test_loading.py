@@ -11,8 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from specbook.errors import ArtifactError
+from specbook.engine import generate
+from specbook.errors import ArtifactError, ManifestError, SpecbookError
 from specbook.models import LeanTarget, TransformersTarget, load_target, tiny_llama
+from specbook.models import target as target_module
 from specbook.models.selftest import SelfTestError
 from specbook.models.target import UnsupportedTargetError, load_transformers_model
 from specbook.models.tiny import families, tiny_model
@@ -125,7 +127,10 @@ def test_missing_left_over_and_mismatched_weights_are_errors(folder, forward):
 
     spoil(lambda t: t.pop(name), f"missing keys: {name}")
     spoil(lambda t: t.update({"stray.weight": torch.ones(2)}), "unexpected keys: stray")
-    spoil(lambda t: t.update({name: torch.ones(3, 3)}), "up_proj|mismatched")
+    spoil(
+        lambda t: t.update({name: torch.ones(3, 3)}),
+        rf"1 mismatched keys: {name} is \[3, 3\], the config wants \[64, 32\]",
+    )
 
 
 def test_a_damaged_file_is_an_error(folder):
@@ -242,6 +247,85 @@ def test_identity_of_a_model_in_memory_is_its_tensors():
     assert one["checkpoint"] != LeanTarget(tiny_llama(2)).identity()["checkpoint"]
 
 
+@pytest.mark.parametrize("forward", ["lean", "transformers"])
+def test_identity_is_that_of_the_weights_that_were_loaded(folder, forward):
+    target = load_target(folder, forward=forward)
+    edit(folder, lambda t: t["model.norm.weight"].mul_(-1))
+    found = target.identity()
+    assert found != load_target(folder, forward=forward).identity()
+    (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
+    assert target.identity() == found
+    with pytest.raises(ArtifactError, match="have changed since"):
+        target.encode("text")
+    if forward == "lean":
+        with pytest.raises(ArtifactError, match="have changed since"):
+            target.transformers_model()
+
+
+def test_files_that_change_during_the_load_are_noticed(folder, monkeypatch):
+    load = target_module._load_model
+
+    def slow(*arguments):
+        model = load(*arguments)
+        edit(folder, lambda t: t["model.norm.weight"].mul_(-1))
+        return model
+
+    monkeypatch.setattr(target_module, "_load_model", slow)
+    with pytest.raises(ArtifactError, match="changed while they were loaded"):
+        load_target(folder, forward="transformers")
+
+
+def scale(weight):
+    with torch.no_grad():
+        weight.mul_(-1)
+
+
+def scale_under_the_counter(weight):
+    weight.data.mul_(-1)
+
+
+def replace(weight):
+    weight.data = -weight.data
+
+
+@pytest.mark.parametrize(
+    ("loaded", "change"),
+    [
+        (False, scale),
+        (False, scale_under_the_counter),
+        (False, replace),
+        (True, scale),
+        (True, replace),
+    ],
+)
+def test_a_frozen_manifest_notices_weights_changed_in_memory(folder, loaded, change):
+    if loaded:
+        target = load_target(folder, forward="transformers")
+    else:
+        target = TransformersTarget(tiny_llama(2))
+    options = {"source": None, "verifier": "greedy", "max_new_tokens": 3}
+    manifest = generate(target, [1, 2], **options).manifest
+    generate(target, [1, 2], **options, manifest=manifest)
+    change(target.model.lm_head.weight)
+    with pytest.raises(ManifestError, match="checkpoint"):
+        generate(target, [1, 2], **options, manifest=manifest)
+
+
+def test_a_lean_target_has_weights_of_its_own():
+    model = tiny_llama(2)
+    target = LeanTarget(model)
+    before, tokens = target.identity(), greedy(target, [1, 2], 5)
+    scale(model.lm_head.weight)
+    assert target.identity() == before and greedy(target, [1, 2], 5) == tokens
+
+
+def test_a_model_made_in_inference_mode_has_an_identity(folder):
+    with torch.inference_mode():
+        model = tiny_llama(2, tied=True)
+        target = TransformersTarget(model, source=str(folder))
+    assert target.identity() == TransformersTarget(model, source=folder).identity()
+
+
 def test_text_needs_a_tokenizer(folder):
     for target in (load_target(folder), TransformersTarget(tiny_llama())):
         with pytest.raises(ValueError, match="tokenizer"):
@@ -251,6 +335,11 @@ def test_text_needs_a_tokenizer(folder):
     for messages in ([], [{"role": "user"}], ["hello"]):
         with pytest.raises(ValueError, match="messages"):
             load_target(folder).encode_chat(messages)
+    for content in (None, 3, "\ud800"):
+        with pytest.raises(SpecbookError, match="messages"):
+            target.encode_chat([{"role": "user", "content": content}])
+    with pytest.raises(SpecbookError, match="UTF-8"):
+        target.encode("\ud800")
     with pytest.raises(ValueError, match="ids"):
         load_target(folder).decode([64])
 

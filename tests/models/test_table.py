@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specbook.errors import SpecbookError
 from specbook.models import TableTarget, Target, TargetRows, TargetSession
 from specbook.policy import SamplingPolicy
 from specbook.tree import CandidateTree
@@ -107,6 +108,57 @@ def test_it_fits_the_protocol_and_says_who_it_is():
     other = TableTarget({(0,): HALF[::-1]})
     assert target.identity() == TableTarget({(0,): HALF}).identity()
     assert target.identity()["checkpoint"] != other.identity()["checkpoint"]
+
+
+def test_two_functions_never_have_one_identity():
+    def make(law):
+        def f(prefix):
+            return law
+
+        return f
+
+    one, other = (TableTarget(make(law), vocab_size=3) for law in (HALF, HALF[::-1]))
+    assert one.identity()["checkpoint"] != other.identity()["checkpoint"]
+    assert one.identity() == one.identity()
+    assert "make.<locals>.f" in one.identity()["checkpoint"]
+
+
+@pytest.mark.parametrize("prefix", [5, None, "0", [0.5], [3], [-1], {0}])
+def test_a_bad_prefix_is_refused(prefix):
+    with pytest.raises(SpecbookError, match="prefix"):
+        TableTarget({(0,): HALF}).lookup(prefix)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {(0,): None},
+        {(0,): HALF, (1,): None},
+        {(0,): HALF, (1,): iter(HALF)},
+        {(0,): HALF, (1,): "abc"},
+        {(0,): 5},
+        {5: HALF},
+        {"0": HALF},
+        {("0",): HALF},
+        {(0, 3): HALF},
+        {(0,): HALF, None: HALF},
+    ],
+)
+def test_a_table_of_something_else_is_refused(table):
+    with pytest.raises(SpecbookError, match="prefix"):
+        TableTarget(table)
+
+
+@pytest.mark.parametrize("eos", ["zz", 1.5, True, 3, -1, (0, 3), ("a",), {1}, {1: 2}])
+def test_a_bad_end_token_is_refused(eos):
+    with pytest.raises(SpecbookError, match="eos_token_id"):
+        TableTarget({(0,): HALF}, eos_token_id=eos)
+
+
+def test_end_tokens_are_ints():
+    for eos, wanted in ((np.int64(1), 1), ([1, 2], (1, 2)), (None, None)):
+        found = TableTarget({(0,): HALF}, eos_token_id=eos).eos_token_id
+        assert found == wanted and type(found) is type(wanted)
 
 
 def test_numpy_laws_work():
