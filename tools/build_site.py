@@ -70,6 +70,7 @@ def stage(notebooks: list[Path], timings: dict[str, Any], stale: bool) -> None:
     shutil.copytree(ROOT / "docs", SOURCE, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         shutil.copyfile(ROOT / name, SOURCE / name.lower())
+    shutil.copyfile(ROOT / "data" / "references.bib", SOURCE / "references.bib")
     (SOURCE / "notebooks").mkdir()
     for path in notebooks:
         notebook = json.loads(path.read_text(encoding="utf-8"))
