@@ -124,8 +124,9 @@ def law(
     the program has more than `max_branches` branches or does not repeat itself.
     """
     checks.integer(max_branches, "max_branches", least=1)
-    if not callable(program):
-        raise ChanceError(f"program must be callable, got {program!r}")
+    # A class is callable, but calling one makes an object and decides nothing.
+    if not callable(program) or isinstance(program, type):
+        raise ChanceError(f"program must be callable and no class, got {program!r}")
     results: dict[Hashable, Any] = {}
     trail: list[list[Any]] = []
     first: Any = None

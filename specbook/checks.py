@@ -147,8 +147,10 @@ def token_ids(
         if type(token) is not int:
             token = integer(token, f"{name}[{position}]", error=error)
         if token < 0 or (vocab_size is not None and token >= vocab_size):
-            bound = "" if vocab_size is None else f" .. {vocab_size - 1}"
-            raise error(f"{name}[{position}] = {token} is outside 0{bound}")
+            told = (
+                "negative" if vocab_size is None else f"outside 0 .. {vocab_size - 1}"
+            )
+            raise error(f"{name}[{position}] = {token} is {told}")
         result.append(token)
     return result
 

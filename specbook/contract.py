@@ -120,10 +120,22 @@ class VerifierContract:
 @dataclass(frozen=True)
 class Selection:
     """A verifier's answer: the accepted root-to-node path, as row numbers, and the
-    one token that follows it (the bonus token after a leaf, else the correction)."""
+    one token that follows it (the bonus token after a leaf, else the correction).
+    Whether the rows are a path and the token is in the vocabulary, the engine checks:
+    a selection does not know its tree. Raises `ContractError`."""
 
     rows: tuple[int, ...]
     token: int
+
+    def __post_init__(self) -> None:
+        rows = checks.entries(self.rows, "rows", "row numbers", ContractError)
+        for index, row in enumerate(rows):
+            rows[index] = checks.integer(
+                row, f"rows[{index}]", least=0, error=ContractError
+            )
+        object.__setattr__(self, "rows", tuple(rows))
+        token = checks.integer(self.token, "token", least=0, error=ContractError)
+        object.__setattr__(self, "token", token)
 
 
 Law = Callable[[int], np.ndarray]
@@ -202,6 +214,9 @@ def bind(
     for item in proposals:
         who = "/".join(item.source_names) or item.state_handle.owner
         clashes += _clashes(who, item, contract)
+    requests = {item.state_handle.request for item in proposals}
+    if len(requests) > 1:
+        clashes.append(f"proposals for different requests: {sorted(requests)}")
     names = list(dict.fromkeys(name for p in proposals for name in p.source_names))
     if len(names) > 1 or sum(bool(p.nodes) for p in proposals) > 1:
         clashes += _merge_clashes(names, contract)
@@ -247,19 +262,24 @@ def _refuse(clashes: list[str], contract: VerifierContract) -> None:
 def _clashes(
     who: str, offered: Proposal | SourceContract, contract: VerifierContract
 ) -> list[str]:
-    # What is never valid is taken out here too, so that no contract, however it was
-    # made, can open the way from a score to a rule that reads q.
-    probability = contract.probability
-    if contract.reads_q:
-        probability = probability & NORMALISED
-    needed = (probability, contract.sampling, contract.topology & TARGET_ROWS)
+    # What is never valid is not even asked for, so that no contract, whatever it
+    # answers, can open the way from a score to a rule that reads q.
+    questions: tuple[tuple[Set[StrEnum], Callable[[Any], bool]], ...] = (
+        (
+            NORMALISED if contract.reads_q else frozenset(ProbabilitySemantics),
+            contract.supports_probability,
+        ),
+        (frozenset(SamplingRelation), contract.supports_sampling_relation),
+        (TARGET_ROWS, contract.supports_topology),
+    )
     clashes = []
-    for what, name, needs in zip(_ADMITTED, _COMPARED, needed, strict=True):
+    for what, name, (valid, supports) in zip(
+        _ADMITTED, _COMPARED, questions, strict=True
+    ):
         has = getattr(offered, name)
-        if has not in needs:
-            clashes.append(
-                f"{who}: {what} {has.value!r}, needs {sorted(map(str, needs))}"
-            )
+        if has not in valid or not supports(has):
+            needs = sorted(str(value) for value in valid if supports(value))
+            clashes.append(f"{who}: {what} {has.value!r}, needs {needs}")
     return clashes
 
 

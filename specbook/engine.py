@@ -8,7 +8,7 @@ can be enumerated through `chance`, state from round to round included.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,16 +24,27 @@ from .contract import (
     contract_of,
     negotiate,
 )
-from .errors import ContractError, ManifestError, ProposalError, SpecbookError
+from .errors import (
+    ContractError,
+    LawError,
+    ManifestError,
+    ProposalError,
+    SpecbookError,
+    TargetError,
+)
 from .ledger import RoundLedger, Stopwatch
 from .manifest import RoundManifest
 from .policy import SamplingPolicy
-from .proposal import Proposal
+from .proposal import Proposal, ProposalNode, ProposalStateHandle
 from .tree import ORDERS, CandidateTree
 
 MAX_NODES = 64
 MAX_DEPTH = 64
 TEMPORARY_STATE_BYTES = 1 << 30
+REQUEST = "request-0"
+"""The name of the one request that `generate` runs; every proposal must be for it."""
+
+_IDENTITY = ("checkpoint", "tokenizer", "output_head", "dtype", "backend")
 
 
 @dataclass(frozen=True)
@@ -114,7 +125,11 @@ def generate(
     is running. `on_round` is called after each round.
 
     Raises `ContractError` before any target call when source and verifier do not fit,
-    and another `ValueError` for bad input.
+    and another `ValueError` for bad input. A part that breaks its word in mid-run is
+    refused in the round where it does, and that round publishes nothing: a source
+    whose proposal is for another request or of another generation (`ProposalError`),
+    a target whose session is out of step (`TargetError`), an exact rule, or its
+    `chance`, that takes a token of probability 0 (`ContractError`).
     """
     checks.integer(max_new_tokens, "max_new_tokens", least=0)
     checks.one_of(order, "order", ORDERS)
@@ -129,6 +144,10 @@ def generate(
     verifier = _verifier(verifier, policy)
     ends = _end_tokens(eos_token_id, target.vocab_size)
     prompt = checks.token_ids(prompt_ids, "prompt_ids", vocab_size=target.vocab_size)
+    if target.context_limit is not None:
+        checks.integer(
+            target.context_limit, "target.context_limit", least=1, error=TargetError
+        )
     limits: dict[str, Any] = {
         "max_nodes": max_nodes,
         "max_depth": max_depth,
@@ -159,13 +178,21 @@ def generate(
     chance = Sampler(seed) if chance is None else chance
 
     session = target.start(prompt)
+    _check_part(
+        session,
+        "target session",
+        *("tokens", "generation", "verify", "commit", "bytes_per_row"),
+    )
     drafters = [
-        item.start(prompt, request="request-0", vocab_size=target.vocab_size)
+        item.start(prompt, request=REQUEST, vocab_size=target.vocab_size)
         for item in sources
     ]
+    for item, drafter in zip(sources, drafters, strict=True):
+        _check_part(drafter, f"session of {item.contract.name!r}", "propose", "commit")
     rounds: list[Round] = []
     tokens: list[int] = []
     while True:
+        _check_session(session, [*prompt, *tokens], len(rounds))
         room = max_new_tokens - len(tokens)
         stop_reason = "length"
         if target.context_limit is not None:
@@ -219,7 +246,10 @@ def _round(
     depth = min(manifest.max_depth, room - 1)
     nodes = manifest.max_nodes
     # What the state budget cannot hold is not asked for, rather than refused later.
-    if (row_bytes := session.bytes_per_row()) > 0:
+    row_bytes = checks.integer(
+        session.bytes_per_row(), "bytes_per_row()", least=0, error=TargetError
+    )
+    if row_bytes > 0:
         nodes = min(nodes, manifest.temporary_state_bytes // row_bytes)
     proposals: list[Proposal] = []
     for source, drafter in drafters:
@@ -230,6 +260,9 @@ def _round(
                 chance=chance,
                 manifest_hash=manifest.hash,
             )
+        proposal = _checked(
+            proposal, source.contract, manifest.proposal_cache_generation
+        )
         _check_budget(proposal, source.contract, depth, nodes)
         nodes -= len(proposal.nodes)
         proposals.append(proposal)
@@ -243,11 +276,17 @@ def _round(
         tree = CandidateTree.from_proposals(proposals, len(session.tokens), order)
     with watch.bill("target_verify"):
         verified = session.verify(tree)
+    _check_part(verified, "target answer", "prepare", "law")
+    asked: dict[int, np.ndarray] = {}
 
     def law(row: int) -> np.ndarray:
         with watch.bill("target_verify"):
             verified.prepare(row)
-        return verified.law(row, policy)
+        answer = verified.law(row, policy)
+        if not isinstance(answer, np.ndarray) or answer.shape != (vocab_size,):
+            raise LawError(f"the law of row {row} is no array [{vocab_size}]")
+        asked[row] = answer
+        return answer
 
     with watch.bill("selection"):
         selection = verifier.select(tree, law, chance)
@@ -258,6 +297,8 @@ def _round(
         block += checks.token_ids(
             [selection.token], "the token after the path", vocab_size=vocab_size
         )
+        if verifier.contract.exact:
+            _check_mass(verifier.contract.name, selection.rows, block, asked)
         published = _cut(block, room, ends)
     with watch.bill("temporary_state"):
         session.commit(selection.rows[: len(published) - 1], published[-1])
@@ -279,6 +320,37 @@ def _round(
         ending=ending,
         ledger=watch.close(len(published)),
     )
+
+
+def _check_mass(
+    name: str, rows: Sequence[int], block: Sequence[int], asked: Mapping[int, Any]
+) -> None:
+    """Every token is possible under the law that the rule asked for at its place.
+
+    It costs one look a token, and it holds for every exact rule: one that publishes
+    what the target cannot say has a mistake, or was given a chance that has one. A
+    place whose law the rule did not ask for is left to the rule's own proof.
+    """
+    for row, token in zip((-1, *rows), block, strict=True):
+        # A NaN is not above 0 either.
+        if row in asked and not asked[row][token] > 0:
+            raise ContractError(
+                f"{name}: token {token} after row {row} has probability "
+                f"{asked[row][token]} there; the rule or its chance is wrong"
+            )
+
+
+def _check_session(session: Any, tokens: list[int], commits: int) -> None:
+    """A session that is out of step would answer for another prefix."""
+    held = checks.entries(session.tokens, "session.tokens", "token ids", TargetError)
+    if held != tokens:
+        raise TargetError(
+            f"the target's session holds {len(held)} tokens that are not the "
+            f"{len(tokens)} of the prompt and the output"
+        )
+    counted = checks.integer(session.generation, "session.generation")
+    if counted != commits:
+        raise TargetError(f"session.generation is {counted} after {commits} commits")
 
 
 def _cut(block: list[int], room: int, ends: frozenset[int]) -> list[int]:
@@ -322,6 +394,14 @@ def round_manifest(
         if value is not None
     ]
     about = target.identity()
+    if not isinstance(about, Mapping):
+        raise TargetError(f"target.identity() must be a mapping, got {about!r}")
+    if missing := sorted(set(_IDENTITY) - set(about)):
+        raise TargetError(f"target.identity() lacks {missing}")
+    artifacts = [
+        checks.text(item.identity(), f"identity() of source {item.contract.name!r}")
+        for item in sources
+    ]
     return RoundManifest(
         target_checkpoint=about["checkpoint"],
         tokenizer=about["tokenizer"],
@@ -330,7 +410,7 @@ def round_manifest(
         temperature=policy.temperature,
         truncation=joined(truncation),
         rng_policy=rng_policy,
-        proposal_artifact=joined(item.identity() for item in sources),
+        proposal_artifact=joined(artifacts),
         probability_semantics=joined(c.probability_semantics for c in contracts),
         sampling_relation=joined(c.sampling_relation for c in contracts),
         topology_compiler=topology_compiler,
@@ -409,13 +489,54 @@ def _check_manifest(frozen: RoundManifest, running: RoundManifest) -> None:
         raise ManifestError(f"the manifest does not describe this run: {told}")
 
 
+def _checked(proposal: Any, contract: SourceContract, generation: int) -> Proposal:
+    """The proposal, if it is this source's, for this request and of this round.
+
+    It is checked anew, since what was forced into a frozen object never was. A
+    candidate or a state of another request must not get in, however well its tokens
+    fit (section 0x0F gives each row its `origin_request` for that).
+    """
+    if not isinstance(proposal, Proposal):
+        raise ProposalError(f"{contract.name}: not a Proposal: {proposal!r}")
+    # The handle and the nodes first: the proposal's own checks read them.
+    nodes = checks.entries(proposal.nodes, "nodes", "ProposalNodes", ProposalError)
+    parts: list[tuple[Any, type]] = [(node, ProposalNode) for node in nodes]
+    parts.append((proposal.state_handle, ProposalStateHandle))
+    for part, kind in parts:
+        if not isinstance(part, kind):
+            raise ProposalError(f"{contract.name}: not a {kind.__name__}: {part!r}")
+        part.__post_init__()
+    proposal.__post_init__()
+    handle = proposal.state_handle
+    for name, expected in (
+        ("owner", contract.name),
+        ("request", REQUEST),
+        ("generation", generation),
+    ):
+        if (found := getattr(handle, name)) != expected:
+            raise ProposalError(
+                f"{contract.name}: the state handle's {name} is {found!r}, "
+                f"this round's is {expected!r}"
+            )
+    for index, node in enumerate(proposal.nodes):
+        if node.origin_request not in ("", REQUEST):
+            raise ProposalError(
+                f"{contract.name}: nodes[{index}] has origin_request "
+                f"{node.origin_request!r}, this request is {REQUEST!r}"
+            )
+        if node.state_owner not in ("", contract.name, node.source):
+            raise ProposalError(
+                f"{contract.name}: nodes[{index}] has state_owner "
+                f"{node.state_owner!r}, which is neither the source nor the node's own"
+            )
+    return proposal
+
+
 def _check_budget(
     proposal: Proposal, contract: SourceContract, depth: int, nodes: int
 ) -> None:
     """A source that overruns its budget, or breaks its own contract, is a bug to be
     reported; trimming its proposal here would hide it."""
-    if not isinstance(proposal, Proposal):
-        raise ProposalError(f"{contract.name}: not a Proposal: {proposal!r}")
     if len(proposal.nodes) > nodes:
         raise ProposalError(
             f"{contract.name}: {len(proposal.nodes)} nodes, the budget is {nodes}"

@@ -131,7 +131,13 @@ class FixedPathsSession:
         checks.integer(len(tree), "nodes of the paths", most=max_nodes)
         nodes = tuple(
             ProposalNode(
-                token, parent, depth, score=self._source.score, source=contract.name
+                token,
+                parent,
+                depth,
+                score=self._source.score,
+                source=contract.name,
+                state_owner=contract.name,
+                origin_request=self._request,
             )
             for token, parent, depth in zip(
                 tree.token_ids, tree.parents, tree.depths, strict=True

@@ -105,10 +105,13 @@ class Stopwatch:
     """Bills stretches of one round to the cost terms, then closes the ledger.
 
     Stretches may nest: while an inner one runs, the outer one's time stands still, so
-    the terms never count a moment twice.
+    the terms never count a moment twice. Raises `SpecbookError` for a `clock` that is
+    no function, or whose reading is no finite number.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        if not callable(clock) or isinstance(clock, type):
+            raise SpecbookError(f"clock must be a function, got {clock!r}")
         self._clock = clock
         self._spent = dict.fromkeys(COST_TERMS, 0.0)
         self._open: list[str] = []
@@ -127,7 +130,7 @@ class Stopwatch:
             self._open.pop()
 
     def _charge(self) -> None:
-        now = self._clock()
+        now = checks.real(self._clock(), "the clock's reading")
         if self._open:
             self._spent[self._open[-1]] += now - self._since
         self._since = now

@@ -80,8 +80,10 @@ class ProposalNode:
 class ProposalStateHandle:
     """Points at the proposer's provisional state; never at target state.
 
-    `generation` counts how often that state was committed or rolled back, so that a
-    handle from an earlier round can be told from the current one.
+    `owner` is the name in the source's contract, `request` the one that the session
+    was started for. `generation` counts the commits to that state, as the manifest's
+    proposal cache generation does, so that a handle from an earlier round can be told
+    from the current one. The engine refuses a proposal whose handle says otherwise.
     """
 
     owner: str

@@ -177,6 +177,15 @@ class CandidateTree:
                 raise TreeError(f"proposals[{index}] is not a Proposal: {proposal!r}")
             placed: list[_Node] = []
             for item in proposal.nodes:
+                # A frozen node can still be forced; a wrong parent must not be
+                # followed, and -2 would even find a node.
+                checks.integer(
+                    item.parent,
+                    f"parent of proposals[{index}].nodes[{len(placed)}]",
+                    least=PREFIX_FRONTIER,
+                    most=len(placed) - 1,
+                    error=TreeError,
+                )
                 above = root if item.parent == PREFIX_FRONTIER else placed[item.parent]
                 node = above.child(item.token_id)
                 node.marks.append(

@@ -399,7 +399,7 @@ def test_weights_that_are_no_law_are_refused(weights: Any) -> None:
         law(lambda chance: chance.draw(weights))
 
 
-@pytest.mark.parametrize("program", [None, 3, "x", {}])
+@pytest.mark.parametrize("program", [None, 3, "x", {}, int, dict])
 def test_what_cannot_be_called_is_no_program(program: Any) -> None:
     with pytest.raises(ChanceError, match="callable"):
         law(program)

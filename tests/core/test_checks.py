@@ -65,6 +65,11 @@ def test_token_ids_that_are_none_say_where(tokens: Any, told: str) -> None:
         checks.token_ids(tokens, "x", vocab_size=9, error=TreeError)
 
 
+def test_a_negative_id_is_called_that_where_there_is_no_upper_bound() -> None:
+    with pytest.raises(SpecbookError, match=r"x\[2\] = -7 is negative"):
+        checks.token_ids([1, 2, -7], "x")
+
+
 def check_law_is_kept(row: Any, read: Any) -> None:
     """A law comes back as it was given: nothing clipped, nothing renormalised."""
     found = read(row)

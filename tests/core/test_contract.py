@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from specbook import verifiers
 from specbook.contract import (
     TARGET_ROWS,
     BoundRound,
+    Selection,
     SourceContract,
     Verifier,
     VerifierContract,
@@ -215,6 +217,58 @@ def test_contracts_verifiers_and_bound_rounds_are_frozen() -> None:
         for field in dataclasses.fields(thing):
             with pytest.raises(dataclasses.FrozenInstanceError):
                 setattr(thing, field.name, getattr(thing, field.name))
+
+
+@pytest.mark.parametrize("refuses", ["probability", "sampling_relation", "topology"])
+def test_a_contract_that_refuses_more_than_it_lists_is_asked(refuses: str) -> None:
+    """`bind` and `negotiate` put the question to the contract, not to its lists."""
+
+    class Narrow(VerifierContract):
+        pass
+
+    setattr(Narrow, f"supports_{refuses}", lambda self, value: False)
+    fields = dataclasses.asdict(contract("narrow"))
+    made = proposal_of([[1]])
+    bind(made, VerifierContract(**fields))
+    check_refused(lambda: bind(made, Narrow(**fields)), "needs []")
+    offered = SourceContract("s", "absent", "iid", "tree")  # type: ignore[arg-type]
+    check_refused(lambda: negotiate([offered], Narrow(**fields)), "needs []")
+
+
+def test_proposals_for_different_requests_are_not_merged() -> None:
+    one, other = proposal_of([[1]], request="a"), proposal_of([[2]], request="b")
+    bind([one, one], "membership")
+    check_refused(lambda: bind([one, other], "membership"), "different requests")
+
+
+@pytest.mark.parametrize(
+    "rows, token, told",
+    [
+        (5, 1, "rows"),
+        ("01", 1, "rows"),
+        ({0}, 1, "rows"),
+        ([0, 1.0], 1, r"rows\[1\]"),
+        ([-1], 1, r"rows\[0\]"),
+        ([True], 1, r"rows\[0\]"),
+        ([], [1], "token"),
+        ([], 1.0, "token"),
+        ([], -1, "token"),
+        ([], None, "token"),
+    ],
+    ids=repr,
+)
+def test_a_selection_is_row_numbers_and_a_token(
+    rows: Any, token: Any, told: str
+) -> None:
+    with pytest.raises(ContractError, match=told):
+        Selection(rows, token)
+
+
+def test_a_selection_holds_plain_ints() -> None:
+    for rows in ([0, 2], iter([0, 2]), np.array([0, 2])):
+        made = Selection(rows, np.int64(3))  # type: ignore[arg-type]
+        assert made == Selection((0, 2), 3)
+        assert [type(x) for x in (*made.rows, made.token)] == [int] * 3
 
 
 def test_a_contract_that_overrides_its_answers_gets_nowhere() -> None:

@@ -171,6 +171,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "RoundLedger.speedup": (LEDGER.speedup, {"target_step_cost": 1}),
     "RoundLedger.break_even": (LEDGER.break_even_tokens, {"target_step_cost": 1}),
     "RoundLedger.total": (ledger.RoundLedger.total, {"ledgers": [LEDGER]}),
+    "Selection": (contract.Selection, {"rows": (0, 1), "token": 2}),
+    "Stopwatch": (ledger.Stopwatch, {"clock": lambda: 0.0}),
     "Stopwatch.close": (ledger.Stopwatch().close, {"committed_tokens": 1}),
     "CandidateTree": (
         CandidateTree,
@@ -250,8 +252,6 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 LEFT_OUT = {
     ("generate", "max_new_tokens", "10**30"),
     ("generate", "max_new_tokens", "10**400"),
-    ("law", "program", "a type"),
-    ("generate", "clock", "a function"),
 }
 
 

@@ -238,6 +238,19 @@ def test_there_is_no_seventh_term(term: Any) -> None:
             raise AssertionError("the inside must not run")
 
 
+@pytest.mark.parametrize("clock", [5, None, "x", float])
+def test_what_is_no_function_is_no_clock(clock: Any) -> None:
+    with pytest.raises(SpecbookError, match="clock"):
+        Stopwatch(clock)
+
+
+@pytest.mark.parametrize("reading", ["now", None, math.nan, math.inf, True, [1.0]])
+def test_a_clock_reads_finite_numbers(reading: Any) -> None:
+    with pytest.raises(SpecbookError, match="the clock's reading"):
+        with Stopwatch(lambda: reading).bill("proposal"):
+            pass
+
+
 def test_the_default_clock_is_monotonic() -> None:
     watch = Stopwatch()
     with watch.bill("selection"):

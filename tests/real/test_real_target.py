@@ -130,7 +130,7 @@ class TwoLevels:
         return f"the path {self.tokens}"
 
     def start(self, prefix, *, request, vocab_size):
-        self.rounds = 0
+        self.rounds, self.request = 0, request
         return self
 
     def propose(self, *, max_depth, max_nodes, chance, manifest_hash):
@@ -143,7 +143,7 @@ class TwoLevels:
             self.contract.probability_semantics,
             self.contract.sampling_relation,
             self.contract.topology,
-            ProposalStateHandle("two_levels", "test", self.rounds),
+            ProposalStateHandle("two_levels", self.request, self.rounds),
             manifest_hash,
         )
 

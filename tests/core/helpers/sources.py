@@ -57,6 +57,7 @@ def proposal_of(
     manifest_hash: str = "m",
     owner: str = "fixed",
     generation: int = 0,
+    request: str = "request",
     **options: Any,
 ) -> Proposal:
     """A proposal of the merged `paths`, with the numbers that its semantics needs."""
@@ -70,7 +71,7 @@ def proposal_of(
         semantics,  # type: ignore[arg-type]
         relation,  # type: ignore[arg-type]
         topology,  # type: ignore[arg-type]
-        ProposalStateHandle(owner, "request", generation),
+        ProposalStateHandle(owner, request, generation),
         manifest_hash,
     )
 
@@ -108,13 +109,14 @@ class FixedSource:
         return f"{self.name}: written down"
 
     def start(self, prefix: Sequence[int], *, request: str, vocab_size: int) -> Any:
-        return _Session(self, list(prefix))
+        return _Session(self, list(prefix), request)
 
 
 class _Session:
-    def __init__(self, source: FixedSource, prefix: list[int]) -> None:
+    def __init__(self, source: FixedSource, prefix: list[int], request: str) -> None:
         self.source = source
         self.prefix = prefix
+        self.request = request
         self.generation = 0
 
     def propose(
@@ -131,11 +133,12 @@ class _Session:
             "topology": source.topology,
             "manifest_hash": source.stale or manifest_hash,
             "owner": source.name,
+            "request": self.request,
+            "generation": self.generation,
             **(source.lie or {}),
         }
         return proposal_of(
             paths,
-            generation=self.generation,
             deepest=max_depth + source.overrun[0],
             most=max_nodes + source.overrun[1],
             **stated,
