@@ -500,7 +500,7 @@ def _checked(proposal: Any, contract: SourceContract, generation: int) -> Propos
         raise ProposalError(f"{contract.name}: not a Proposal: {proposal!r}")
     # The handle and the nodes first: the proposal's own checks read them.
     nodes = checks.entries(proposal.nodes, "nodes", "ProposalNodes", ProposalError)
-    parts: list[tuple[Any, type]] = [(node, ProposalNode) for node in nodes]
+    parts: list[tuple[Any, Any]] = [(node, ProposalNode) for node in nodes]
     parts.append((proposal.state_handle, ProposalStateHandle))
     for part, kind in parts:
         if not isinstance(part, kind):
