@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import __version__, checks, registry
+from . import __version__, checks, drafts, registry
 from .errors import FetchError, SpecbookError
 from .ledger import COST_TERMS, RoundLedger
 from .policy import SamplingPolicy
@@ -145,7 +145,11 @@ def decode(
         str, typer.Option(help="What to say to the model; - reads standard input.")
     ],
     source: Annotated[
-        str, typer.Option(help="Draft source, or none for plain decoding.")
+        str,
+        typer.Option(
+            help="Draft source, with the options that bench decode uses too, or none "
+            "for plain decoding."
+        ),
     ] = "prompt_lookup",
     verifier: Annotated[
         str | None,
@@ -265,6 +269,8 @@ def bench_decode(
         typer.echo(json.dumps(report.as_dict(), indent=1))
         return
     console = _console()
+    for line in report.options():
+        console.print(line)
     for table in report.tables():
         console.print(table)
     if out is not None:
@@ -296,7 +302,8 @@ def _checked_decode(
         raise SpecbookError(
             f"verifier {verifier!r} needs temperature 0, got {policy.temperature:g}"
         )
-    return {"source": None if source == "none" else source, "verifier": verifier}
+    drafts_from = None if source == "none" else drafts.make(source)
+    return {"source": drafts_from, "verifier": verifier}
 
 
 def _end_tokens(target: Any) -> tuple[int, ...]:

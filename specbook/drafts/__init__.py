@@ -19,6 +19,12 @@ def names() -> list[str]:
     return list(registry.DRAFTS)
 
 
+def make(name: str) -> Any:
+    """The source called `name`, with the options that were tuned for it, if any."""
+    factory = get(name)
+    return getattr(factory, "tuned", factory)()
+
+
 def get(name: str) -> Callable[..., Any]:
     """The factory of the source called `name`; an unknown name lists the known ones."""
     return registry.resolve(registry.DRAFTS, "draft source", name)

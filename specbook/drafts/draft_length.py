@@ -61,12 +61,16 @@ class DraftLength:
 
     def agreement(self, match_length: int) -> float:
         """The estimated probability that the next copied token agrees: the posterior
-        mean (agreements + prior) / (trials + prior) of the match's class."""
+        mean (agreements + prior) / (trials + prior) of the match's class. Raises
+        `ValueError` for a negative match."""
+        checks.integer(match_length, "match_length", least=0)
         agreed, refused = self._counts[_bucket(match_length)]
         return agreed / (agreed + refused)
 
     def time(self, rows: int) -> float:
-        """The time of a forward over `rows` rows, in the unit of the cost table."""
+        """The time of a forward over `rows` rows, in the unit of the cost table. Raises
+        `ValueError` for fewer than one row."""
+        checks.integer(rows, "rows", least=1)
         while len(self._times) < rows:
             self._times.append(_interpolate(self._cost, len(self._times) + 1))
         return self._times[rows - 1]
@@ -75,8 +79,11 @@ class DraftLength:
         """The number of copied tokens, 0 to `most`, with the most tokens per time.
 
         `match_length`: how many tokens before the copy agree with its source. Each
-        agreeing copy makes the match one longer. Ties go to the shorter draft.
+        agreeing copy makes the match one longer. Ties go to the shorter draft. Raises
+        `ValueError` for a negative match or `most`.
         """
+        checks.integer(match_length, "match_length", least=0)
+        checks.integer(most, "most", least=0)
         best, best_rate = 0, 1.0 / self.time(1)
         expected = survive = 1.0
         for length in range(1, most + 1):
@@ -93,7 +100,11 @@ class DraftLength:
         """Counts where a copy, drafted or only looked up, met the committed tokens.
 
         Counting stops at the first disagreement: what follows it has another prefix.
+        Raises `ValueError` for what is no token id, and for a negative match.
         """
+        copied = checks.token_ids(copied, "copied")
+        committed = checks.token_ids(committed, "committed")
+        checks.integer(match_length, "match_length", least=0)
         for index, (copy, token) in enumerate(zip(copied, committed, strict=False)):
             counts = self._counts[_bucket(match_length + index)]
             if copy != token:

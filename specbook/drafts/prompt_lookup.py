@@ -28,6 +28,7 @@ run into the suffix itself.
 
 from __future__ import annotations
 
+import inspect
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,12 @@ _POLICIES = {
 
 POLICIES = tuple(_POLICIES)
 LENGTHS = ("fixed", "adaptive")
+
+TUNED = {"max_ngram": 4, "max_candidates": 16, "length": "adaptive"}
+"""The options that did best on the development half of the book's prompts; the
+evaluation half had no part in choosing them. `specbook decode` and `specbook bench
+decode` both use them; the benchmark measures its own `cost` table first. The defaults
+of `PromptLookup` are plainer, for the notebooks."""
 
 
 def prompt_lookup(
@@ -269,6 +276,14 @@ class PromptLookup:
         self.length = checks.one_of(length, "length", LENGTHS)
         self.cost = checked_cost(cost)
         self.prior = checked_prior(prior)
+
+    @classmethod
+    def tuned(cls, **changes: Any) -> PromptLookup:
+        """The source with the options `TUNED`, except for `changes`."""
+        known = list(inspect.signature(cls).parameters)
+        for option in changes:
+            checks.one_of(option, "option of the lookup", known)
+        return cls(**{**TUNED, **changes})
 
     def identity(self) -> str:
         """The options, for the round manifest."""

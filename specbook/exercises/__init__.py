@@ -233,7 +233,9 @@ def grade(exercise: Exercise, answer: Any, seed: int) -> Report:
         except NotImplementedError:
             blank += 1
             continue
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise  # the reader stopped it, and not the answer
+        except BaseException as error:  # `exit()` too: it would end the kernel
             told = _crash(error, answer)
             lines = [f"On {_arguments(case)}", *told, f"Right: {_short(truth)}"]
             return report("crashed", passed, [*lines, _again(exercise, seed)])
@@ -309,7 +311,7 @@ def _usual_mistake(value: Any, truth: Any) -> str | None:
     return None
 
 
-def _crash(error: Exception, answer: Any) -> list[str]:
+def _crash(error: BaseException, answer: Any) -> list[str]:
     """What was raised, and in which line of the reader's own function."""
     line = ""
     code = getattr(answer, "__code__", None)

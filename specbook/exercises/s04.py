@@ -89,6 +89,7 @@ class Dice(Sampler):
         self.draws = 0
 
     def draw(self, weights: Any) -> int:
+        """One more throw, counted: an index, with probability `weights[index]`."""
         self.draws += 1
         return super().draw(weights)
 
@@ -197,13 +198,14 @@ def _length(case: Costs) -> int:
 
 
 def _length_right(case: Costs, value: Any, truth: int) -> bool:
-    # Anything that does not lose against plain decoding is an answer; how good it is
-    # shows in the score.
+    # Where a draft pays, whatever gains on plain decoding is an answer; how good it is
+    # shows in the score. Where none pays, nothing may be lost.
     if isinstance(value, bool) or value != int(value):
         return False
     if not 0 <= value < len(case[1]):
         return False
-    return _time_per_token(case, int(value)) <= case[1][0]
+    spent, plain = _time_per_token(case, int(value)), case[1][0]
+    return spent < plain if truth else spent <= plain
 
 
 def _length_cost(case: Costs, value: Any) -> float:
@@ -220,6 +222,8 @@ def _length_mistake(case: Costs, value: Any, truth: int) -> str | None:
     def best(tokens: Callable[[int], Fraction]) -> int:
         return max(range(len(cost)), key=lambda k: tokens(k) / cost[k])
 
+    if value == 0:
+        return "some length is faster here than no draft at all."
     if value == best(lambda k: _tokens(agree, k) - 1):
         return "you left out the target's own token, which every round commits."
     if value == best(lambda k: 1 + sum(agree[:k], Fraction(0))):
@@ -263,7 +267,7 @@ EXERCISES: dict[str, Exercise] = {
             question=(
                 "length(agree, cost): how many copied tokens to verify. agree[i] is "
                 "the probability that copy i agrees if all before it did; cost[k] is "
-                "the time of a round with k copies."
+                "the time of a round with k copies. Where drafting pays, gain by it."
             ),
             cases=_length_cases,
             oracle=_length,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import os
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,10 +24,17 @@ from statistics import median
 from typing import Any
 
 from .. import checks, engine, prompts
-from ..drafts.prompt_lookup import PromptLookup
+from ..drafts.prompt_lookup import TUNED, PromptLookup
 from ..errors import SpecbookError
 from ..ledger import COST_TERMS
-from .decode_report import SYSTEMS, DecodeReport, Difference, Sample, loop_tokens
+from .decode_report import (
+    SYSTEMS,
+    DecodeReport,
+    Difference,
+    Sample,
+    loop_tokens,
+    write_whole,
+)
 from .row_cost import measure_row_cost
 
 DTYPES = ("float32", "bfloat16")
@@ -36,9 +44,9 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 UPSTREAM_CANDIDATES = 10
 """`prompt_lookup_num_tokens` has no default upstream; 10 is its generator's."""
 
-LOOKUP = {"max_ngram": 4, "max_candidates": 16, "length": "adaptive"}
-"""Our lookup in this benchmark, tuned on the development half only. Its cost table is
-measured before each run."""
+LOOKUP = TUNED
+"""Our lookup in this benchmark: that of `specbook decode`, tuned on the development
+half only. Its cost table is measured before each run."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +88,21 @@ def run(
     `max_new_tokens`: the length of each answer unless its end comes first. `repeats`:
     runs of each prompt; their median counts. `quick`: two prompts a workload and 32
     tokens, to see that it works; nothing can be concluded from it. `lookup`: options
-    of our `PromptLookup`. `clock`: "wall", or "cpu" for the processor time of this
-    process, on a machine that others use too (set one thread then: waiting threads burn
-    processor time). `out`: a folder for `decode.json`, `decode.md` and
-    `decode.png`. `progress` is called with a line of text now and then.
-    Raises `ValueError` for bad options.
+    of our `PromptLookup` that differ from `TUNED`. `clock`: "wall", or "cpu" for the
+    processor time of this process, on a machine that others use too (set one thread
+    then: waiting threads burn processor time). `out`: a folder for `decode.json`,
+    `decode.md` and `decode.png`. `progress` is called with a line of text now and then.
+    Raises `ValueError` for bad options, and for an `out` that is no folder or cannot be
+    written to; both before anything is loaded.
     """
-    if quick:
+    if target is not None and not isinstance(target, (str, os.PathLike)):
+        raise SpecbookError(f"target must be a folder or a hub id, got {target!r}")
+    if progress is not None and not callable(progress):
+        raise SpecbookError(f"progress must be a function, got {progress!r}")
+    workloads = checks.entries(workloads, "workloads", "names")
+    dtypes = checks.entries(dtypes, "dtypes", "names")
+    lookup = _lookup_options(lookup)
+    if checks.boolean(quick, "quick"):
         prompts_per_workload = QUICK["prompts_per_workload"]
         max_new_tokens = QUICK["max_new_tokens"]
     for name in workloads:
@@ -105,6 +121,8 @@ def run(
         for name in workloads
         for prompt in prompts.load(name, half)[:prompts_per_workload]
     ]
+    if out is not None:
+        out = _folder(out)
     tell = progress or (lambda line: None)
     samples: list[Sample] = []
     differences: list[Difference] = []
@@ -124,7 +142,7 @@ def run(
             ),
             SYSTEMS[2]: our_system(ours, None, clock=now),
             SYSTEMS[3]: our_system(
-                ours, PromptLookup(**{"cost": cost, **lookup}), clock=now
+                ours, PromptLookup.tuned(**{"cost": cost, **lookup}), clock=now
             ),
         }
         encoded = [
@@ -161,7 +179,7 @@ def run(
             "repeats": repeats,
             "quick": quick,
             "clock": clock,
-            "lookup": dict(lookup),
+            "lookup": {**TUNED, **lookup},
             "transformers_lookup": {"prompt_lookup_num_tokens": UPSTREAM_CANDIDATES},
         },
         machine=machine(),
@@ -175,9 +193,7 @@ def save(report: DecodeReport, folder: str | os.PathLike[str]) -> Path:
     """Writes `decode.json`, `decode.md` and `decode.png`, each whole or not at all."""
     folder = Path(folder)
     report.save(folder / "decode.json")
-    temporary = folder / ".decode.md.tmp"
-    temporary.write_text(report.markdown() + "\n", encoding="utf-8")
-    os.replace(temporary, folder / "decode.md")
+    write_whole(folder / "decode.md", report.markdown() + "\n")
     report.figure().save(folder / "decode.png")
     return folder
 
@@ -337,6 +353,28 @@ def machine() -> dict[str, Any]:
         },
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
+
+
+def _lookup_options(lookup: Any) -> dict[str, Any]:
+    """`lookup`, tried out: a wrong option is told before an hour is spent."""
+    if not isinstance(lookup, Mapping):
+        raise SpecbookError(f"lookup must be a mapping of options, got {lookup!r}")
+    PromptLookup.tuned(**{checks.text(k, "a lookup option"): lookup[k] for k in lookup})
+    return dict(lookup)
+
+
+def _folder(out: Any) -> Path:
+    """`out` as a folder that exists and takes files."""
+    if not isinstance(out, (str, os.PathLike)):
+        raise SpecbookError(f"out must be a folder, got {out!r}")
+    folder = Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except (OSError, ValueError) as error:
+        raise SpecbookError(f"out: {out} takes no files: {error}") from None
+    return folder
 
 
 def _load(target: str | os.PathLike[str] | None, dtype: str) -> tuple[Any, Any]:

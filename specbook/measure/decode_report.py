@@ -57,7 +57,9 @@ def loop_tokens(tokens: Sequence[int]) -> int:
     A loop is a stretch of at least `LOOP_TOKENS` tokens that repeats one period at
     least `LOOP_PERIODS` times over: each token equals the one a period earlier. A weak
     model falls into such loops under greedy decoding, and any lookup shines there.
+    Raises `ValueError` for what is no sequence of token ids.
     """
+    tokens = checks.token_ids(tokens)
     inside = np.zeros(len(tokens), dtype=bool)
     ids = np.asarray(tokens)
     for period in range(1, len(tokens) // LOOP_PERIODS + 1):
@@ -227,11 +229,32 @@ class DecodeReport:
     # ------------------------------------------------------------------- output
 
     def markdown(self) -> str:
-        """The tables as Markdown."""
-        return "\n\n".join(
+        """The tables as Markdown, under what both lookups were set to."""
+        tables = [
             f"**{title}**\n\n{_markdown(head, rows)}"
             for title, head, rows in self._tables()
-        )
+        ]
+        return "\n\n".join([*self.options(), *tables])
+
+    def options(self) -> list[str]:
+        """One sentence for each lookup: its options and who chose them. The two are
+        not set alike, so a table of speeds must not stand without them."""
+        told = []
+        if ours := self.settings.get("lookup"):
+            half = self.settings.get("half")
+            tuned = "tuned on the development half of the prompts"
+            if half == "development":
+                tuned += ", which is the half that was measured here"
+            told.append(
+                f"specbook lookup: {_listed(ours)}; {tuned}, its cost table measured "
+                "before the run."
+            )
+        if theirs := self.settings.get("transformers_lookup"):
+            told.append(
+                f"transformers lookup: {_listed(theirs)}; not tuned, n-grams at the "
+                "library's default."
+            )
+        return told
 
     def tables(self) -> list[Table]:
         """The tables for a terminal (rich)."""
@@ -375,13 +398,9 @@ class DecodeReport:
 
     def save(self, path: str | Path) -> Path:
         """Writes the JSON to a temporary name, then renames it."""
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
-        text = json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-        return path
+        return write_whole(
+            path, json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> DecodeReport:
@@ -391,6 +410,25 @@ class DecodeReport:
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{path} is not a decoding report: {error}") from error
         return cls.from_dict(values)
+
+
+def write_whole(path: str | Path, text: str) -> Path:
+    """Writes a file by way of a temporary name, which a failure does not leave behind.
+    Returns the path."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _listed(options: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in options.items())
 
 
 def _cell(

@@ -35,8 +35,14 @@ def measure_row_cost(
     `rows`: counts increasing from 1. `prefix`: tokens before the candidates. The
     counts take turns, so that a slow moment of the machine falls on all of them alike;
     a larger count never comes out cheaper than a smaller one (what the noise turned
-    round is pooled). Raises `ValueError` for bad counts.
+    round is pooled). Raises `ValueError` for bad counts, and for what is
+    no target or no clock.
     """
+    if not hasattr(target, "vocab_size") or not hasattr(target, "start"):
+        raise SpecbookError(f"target must be a target model, got {target!r}")
+    if not callable(clock):
+        raise SpecbookError(f"clock must be a function, got {clock!r}")
+    rows = checks.entries(rows, "rows", "row counts")
     counts = [checks.integer(n, f"rows[{i}]", least=1) for i, n in enumerate(rows)]
     if len(counts) < 2 or counts[0] != 1 or sorted(set(counts)) != counts:
         raise SpecbookError(f"rows must be two or more, increasing from 1: {counts}")

@@ -107,6 +107,28 @@ def test_a_value_that_cannot_be_printed_or_compared_is_merely_wrong():
     assert "Yours: a Awkward that cannot be printed" in report.lines
 
 
+class Stop(BaseException):
+    """What only a bare except would catch."""
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), Stop()])
+def test_an_answer_cannot_end_the_kernel(error):
+    def answer(numbers):
+        raise error
+
+    report = grade(make(), answer, 0)
+    assert report.status == "crashed"
+    assert type(error).__name__ in str(report)
+
+
+def test_the_reader_can_still_interrupt():
+    def answer(numbers):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        grade(make(), answer, 0)
+
+
 def test_a_diagnosis_that_crashes_costs_the_hint_only():
     report = grade(make(diagnose=lambda c, a, t: a.missing), min, 0)
     assert report.status == "wrong"

@@ -120,6 +120,9 @@ def test_bench_decode_passes_its_options_on(runner, monkeypatch, tmp_path):
     seen = {}
 
     class Report:
+        def options(self):
+            return ["how both were set"]
+
         def tables(self):
             return ["a table"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
@@ -201,3 +202,30 @@ def test_the_options_are_part_of_the_identity() -> None:
     other = PromptLookup(length="adaptive", cost=STEEP)
     assert len({plain.identity(), adaptive.identity(), other.identity()}) == 3
     assert str(COST[0]) in adaptive.identity()
+
+
+@pytest.mark.parametrize("value", [-3, 1.5, None, "2", True, math.nan, math.inf])
+def test_rows_and_matches_are_checked(value: object) -> None:
+    control = DraftLength()
+    with pytest.raises(SpecbookError, match="rows must be"):
+        control.time(value)
+    with pytest.raises(SpecbookError, match="match_length must be"):
+        control.agreement(value)
+    with pytest.raises(SpecbookError, match="match_length must be"):
+        control.choose(value, 4)
+    with pytest.raises(SpecbookError, match="match_length must be"):
+        control.learn(value, [1], [1])
+    with pytest.raises(SpecbookError, match="most must be"):
+        control.choose(3, value)
+    with pytest.raises(SpecbookError, match="rows must be at least 1"):
+        control.time(0)
+
+
+def test_what_is_learnt_from_is_checked_and_leaves_the_counts() -> None:
+    control = DraftLength()
+    before = [control.agreement(match) for match in range(1, 20)]
+    for copied, committed, name in ((5, [1], "copied"), ([1], [None], "committed")):
+        with pytest.raises(SpecbookError, match=name):
+            control.learn(2, copied, committed)
+    control.learn(0, [], [1])
+    assert [control.agreement(match) for match in range(1, 20)] == before

@@ -187,6 +187,16 @@ def test_an_unmerged_tree_is_right_and_costs_more():
     assert solved and "for less" in lines
 
 
-def test_no_draft_never_loses_and_is_no_bargain():
-    solved, lines = told("0x04-length", lambda agree, cost: 0)
+@pytest.mark.parametrize("seed", range(8))
+def test_no_draft_is_no_answer_where_one_pays(seed):
+    solved, lines = told("0x04-length", lambda agree, cost: 0, seed)
+    assert not solved and "some length is faster" in lines
+
+
+def test_a_shorter_draft_than_the_best_gains_and_costs_more():
+    def short(agree, cost):
+        best = length(agree, cost)
+        return min(best, 1)
+
+    solved, lines = told("0x04-length", short)
     assert solved and "for less" in lines

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from specbook import prompts
-from specbook.drafts.prompt_lookup import PromptLookup
+from specbook.drafts.prompt_lookup import TUNED, PromptLookup
 from specbook.errors import SpecbookError
 from specbook.measure import bench_decode
 from specbook.measure.bench_decode import Outcome, compare, first_difference
-from specbook.measure.decode_report import SYSTEMS
+from specbook.measure.decode_report import SYSTEMS, DecodeReport
 from specbook.measure.row_cost import measure_row_cost
 from specbook.models import TableTarget
 
@@ -164,10 +165,66 @@ def test_both_libraries_agree_on_a_tiny_model() -> None:
         ({"repeats": True}, "repeats"),
         ({"clock": "sun"}, "clock must be one of"),
         ({"prompts_per_workload": -1}, "prompts_per_workload"),
+        ({"workloads": None}, "workloads must be a sequence"),
+        ({"workloads": "chat"}, "workloads must be a sequence"),
+        ({"workloads": [5]}, "workload must be one of"),
+        ({"dtypes": 5}, "dtypes must be a sequence"),
+        ({"quick": "no"}, "quick must be True or False"),
+        ({"progress": 5}, "progress must be a function"),
+        ({"target": 5}, "target must be a folder"),
+        ({"lookup": 5}, "lookup must be a mapping"),
+        ({"lookup": {"policy": "zz"}}, "policy must be one of"),
+        ({"lookup": {"max_gram": 3}}, "option of the lookup must be one of"),
+        ({"lookup": {5: 3}}, "lookup option must be text"),
+        ({"out": 5}, "out must be a folder"),
+        ({"out": __file__}, "out: .* takes no files"),
+        ({"out": "a\0b"}, "out: .* takes no files"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_loaded(
-    options: dict, message: str
+    monkeypatch: pytest.MonkeyPatch, options: dict, message: str
 ) -> None:
+    loaded: list[object] = []
+    monkeypatch.setattr(bench_decode, "_load", lambda *given: loaded.append(given))
     with pytest.raises(SpecbookError, match=message):
         bench_decode.run(**options)
+    assert loaded == []
+
+
+def test_decode_and_benchmark_use_the_same_lookup() -> None:
+    """One constant: whoever changes one of the two changes both."""
+    from specbook import cli, drafts
+
+    chosen = cli._checked_decode("prompt_lookup", None, 0.0, 0, 8, "float32")
+    ours = PromptLookup.tuned()
+    assert chosen["source"].identity() == ours.identity()
+    assert drafts.make("prompt_lookup").identity() == ours.identity()
+    assert bench_decode.LOOKUP is TUNED
+    assert ours.identity() != PromptLookup().identity()
+    assert {name: getattr(ours, name) for name in TUNED} == TUNED
+
+
+def test_a_report_that_cannot_be_made_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = DecodeReport(())
+    monkeypatch.setattr(DecodeReport, "markdown", lambda self: "half a \ud800")
+    with pytest.raises(UnicodeEncodeError):
+        bench_decode.save(report, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["decode.json"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": 5}, "target must be a target"),
+        ({"rows": 5}, "rows must be a sequence"),
+        ({"rows": "12"}, "rows must be a sequence"),
+        ({"clock": 5}, "clock must be a function"),
+        ({"prefix": 0}, "prefix"),
+        ({"repeats": 0}, "repeats"),
+    ],
+)
+def test_bad_arguments_of_the_row_cost_are_named(options: dict, message: str) -> None:
+    with pytest.raises(SpecbookError, match=message):
+        measure_row_cost(**{"target": counting_target(), **options})

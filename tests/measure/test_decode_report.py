@@ -204,3 +204,24 @@ def test_a_damaged_file_is_refused(tmp_path, spoil) -> None:  # noqa: ANN001
         DecodeReport.load(path)
     with pytest.raises(ArtifactError):
         DecodeReport.load(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize("tokens", [5, "abc", None, [1.5], [-1], {1: 2}])
+def test_what_is_no_token_sequence_has_no_loops(tokens: object) -> None:
+    with pytest.raises(SpecbookError, match="tokens"):
+        loop_tokens(tokens)
+
+
+def test_both_lookups_settings_stand_beside_the_table() -> None:
+    settings = {
+        "half": "evaluation",
+        "lookup": {"max_ngram": 4, "max_candidates": 16},
+        "transformers_lookup": {"prompt_lookup_num_tokens": 10},
+    }
+    told = report(settings=settings).markdown()
+    assert "max_ngram 4, max_candidates 16; tuned on the development half" in told
+    assert "prompt_lookup_num_tokens 10; not tuned" in told
+    assert told.index("not tuned") < told.index("| dtype")
+    assert "measured here" not in told
+    settings["half"] = "development"
+    assert "the half that was measured here" in report(settings=settings).markdown()
