@@ -106,6 +106,8 @@ class TableTarget:
             name = getattr(self._table, "__qualname__", type(self._table).__qualname__)
             checkpoint = f"table:function {name} {self._unique}"
         else:
+            # The mapping is the caller's, who may have changed it since.
+            _check_entries(self._table, self.vocab_size)
             entries = sorted(
                 (tuple(prefix), tuple(str(p) for p in row))
                 for prefix, row in self._table.items()

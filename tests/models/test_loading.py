@@ -311,6 +311,13 @@ def test_a_frozen_manifest_notices_weights_changed_in_memory(folder, loaded, cha
         generate(target, [1, 2], **options, manifest=manifest)
 
 
+def test_a_frozen_manifest_notices_another_attention(folder):
+    target = load_target(folder, forward="transformers")
+    before = target.identity()
+    target.model.set_attn_implementation("eager")
+    assert target.identity()["backend"] != before["backend"]
+
+
 def test_a_lean_target_has_weights_of_its_own():
     model = tiny_llama(2)
     target = LeanTarget(model)

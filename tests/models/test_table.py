@@ -123,6 +123,17 @@ def test_two_functions_never_have_one_identity():
     assert "make.<locals>.f" in one.identity()["checkpoint"]
 
 
+def test_a_table_that_was_changed_has_another_identity():
+    table = {(0,): HALF}
+    target = TableTarget(table)
+    before = target.identity()
+    table[(0,)] = HALF[::-1]
+    assert target.identity()["checkpoint"] != before["checkpoint"]
+    table[5] = HALF
+    with pytest.raises(SpecbookError, match="prefix"):
+        target.identity()
+
+
 @pytest.mark.parametrize("prefix", [5, None, "0", [0.5], [3], [-1], {0}])
 def test_a_bad_prefix_is_refused(prefix):
     with pytest.raises(SpecbookError, match="prefix"):
