@@ -116,12 +116,12 @@ def load(path: Path | None = None) -> dict[str, Claim]:
     `path`: another register than the shipped one. Raises `ClaimError` naming the claim
     for a missing or unknown entry, a wrong value or a repeated id.
     """
-    path = data_path("claims.toml") if path is None else Path(path)
+    path = data_path("claims.toml") if path is None else _path(path, "path")
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ClaimError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ClaimError(f"{path.name} is no TOML file: {error}") from None
     if set(table) - {"claim"}:
         raise ClaimError(
@@ -134,6 +134,12 @@ def load(path: Path | None = None) -> dict[str, Claim]:
             raise ClaimError(f"claim {claim.id!r} is registered twice")
         found[claim.id] = claim
     return found
+
+
+def _path(value: Any, name: str) -> Path:
+    if not isinstance(value, (str, os.PathLike)):
+        raise ClaimError(f"{name} must be a path, got {value!r}")
+    return Path(value)
 
 
 def _tables(rows: Any, path: Path) -> list[dict[str, Any]]:
@@ -165,7 +171,7 @@ def check(claim_id: str, condition: bool, evidence: str) -> None:
     the register, and when the evidence is empty.
     """
     register = load()
-    if claim_id not in register:
+    if not isinstance(claim_id, str) or claim_id not in register:
         raise ClaimError(f"no claim {claim_id!r} stands in data/claims.toml")
     claim = register[claim_id]
     if not isinstance(condition, (bool, np.bool_)):
@@ -216,7 +222,12 @@ def _record(claim: Claim, held: bool, evidence: str) -> None:
     if not folder:
         return
     path = Path(folder) / f"{claim.id}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ClaimError(
+            f"{RECORDS_VARIABLE}={folder} is no folder: {error.strerror}"
+        ) from None
     records = read_records(path.parent).get(claim.id, [])
     records.append(
         {
@@ -243,12 +254,16 @@ def _record(claim: Claim, held: bool, evidence: str) -> None:
 
 
 def read_records(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the checks of a run recorded, as {claim id: records in order}."""
+    """What the checks of a run recorded, as {claim id: records in order}. Raises
+    `ClaimError` for a folder that is none and for a damaged record."""
+    folder = _path(folder, "folder")
+    if not folder.is_dir():
+        raise ClaimError(f"folder {folder} does not exist")
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
             records = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ClaimError(f"record {path.name} is damaged: {error}") from None
         if not isinstance(records, list) or not all(
             isinstance(r, dict) and r.get("id") == path.stem for r in records

@@ -168,10 +168,24 @@ def interval(
 
     Both lists hold one entry a prompt; prompts are drawn again with replacement, since
     they are what varies from one measurement to the next. Few prompts give a wide
-    interval, as they should.
+    interval, as they should. Raises `SpecbookError` for what is no number, for lists of
+    different lengths or of fewer than two prompts, and for a denominator of 0.
     """
-    pairs = np.array([numerators, denominators], dtype=np.float64)
-    if pairs.ndim != 2 or pairs.shape[1] < 2 or not (pairs[1] > 0).all():
+    checks.integer(seed, "seed", least=0)
+    checks.integer(resamples, "resamples", least=1)
+    lists = [
+        [checks.float64(v, f"{name}[{i}]") for i, v in enumerate(given)]
+        for name, given in (
+            ("numerators", checks.entries(numerators, "numerators", "numbers")),
+            ("denominators", checks.entries(denominators, "denominators", "numbers")),
+        )
+    ]
+    if len(lists[0]) != len(lists[1]):
+        raise SpecbookError(
+            f"{len(lists[0])} numerators do not go with {len(lists[1])} denominators"
+        )
+    pairs = np.array(lists, dtype=np.float64)
+    if pairs.shape[1] < 2 or not (pairs[1] > 0).all():
         raise SpecbookError("an interval needs two prompts and denominators above 0")
     count = pairs.shape[1]
     drawn = np.random.default_rng(seed).integers(count, size=(resamples, count))

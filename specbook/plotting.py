@@ -185,8 +185,12 @@ class FramedFigure:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_bytes(self.png)
-        os.replace(temporary, path)
+        try:
+            temporary.write_bytes(self.png)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
         return path
 
 
@@ -301,11 +305,15 @@ def printable(text: Any) -> str:
     return shown if len(shown) <= 14 else shown[:13] + "…"
 
 
+def _checked_tree(tree: Any) -> None:
+    if not isinstance(tree, CandidateTree):
+        raise TreeError(f"not a CandidateTree: {type(tree).__name__}")
+
+
 def _labels(tree: CandidateTree, labels: Any) -> list[str]:
     """One label a row: from nothing (the ids), a row sequence, a mapping from token id,
     or a function of the token id such as a tokenizer's decode."""
-    if not isinstance(tree, CandidateTree):
-        raise TreeError(f"not a CandidateTree: {type(tree).__name__}")
+    _checked_tree(tree)
     if labels is None:
         return [str(token) for token in tree.token_ids]
     if callable(labels):
@@ -327,8 +335,10 @@ def layout(tree: CandidateTree) -> dict[int, tuple[float, float]]:
     """Where each row is drawn: {row: (depth, height)}, the frontier at depth 0.
 
     Leaves get one line each, in depth-first order; a parent stands midway between its
-    first and last child. So no two edges cross. Heights fall from 0 downwards.
+    first and last child. So no two edges cross. Heights fall from 0 downwards. Raises
+    `TreeError` for what is no tree.
     """
+    _checked_tree(tree)
     positions: dict[int, tuple[float, float]] = {}
     leaves = 0
 
@@ -350,7 +360,9 @@ def layout(tree: CandidateTree) -> dict[int, tuple[float, float]]:
 
 def graph(tree: CandidateTree) -> nx.DiGraph:
     """The tree as a networkx graph: nodes are row numbers, `PREFIX_FRONTIER` included,
-    with `token`, `depth` and `sources` (names) on each row."""
+    with `token`, `depth` and `sources` (names) on each row. Raises `TreeError` for
+    what is no tree."""
+    _checked_tree(tree)
     result = nx.DiGraph()
     result.add_node(PREFIX_FRONTIER)
     for row, parent in enumerate(tree.parents):
@@ -801,6 +813,20 @@ def _ledger_panel(
 # ---------------------------------------------------------------- measured numbers
 
 
+def _numbers(rows: Any, name: str, length: int | None = None) -> dict[str, list[float]]:
+    """{name: numbers} as plain lists, each of `length` finite numbers if given."""
+    if not isinstance(rows, Mapping):
+        raise SpecbookError(f"{name} must be a mapping from names, got {rows!r}")
+    found = {}
+    for key, row in rows.items():
+        where = name if key == name else f"{name}[{key!r}]"
+        row = checks.entries(row, where, "numbers")
+        if length is not None and len(row) != length:
+            raise SpecbookError(f"{where} has {len(row)} numbers, not {length}")
+        found[key] = [float(checks.real(v, f"{where}[{i}]")) for i, v in enumerate(row)]
+    return found
+
+
 def ranges(
     values: Mapping[str, tuple[float, float, float]],
     xlabel: str,
@@ -812,16 +838,25 @@ def ranges(
 
     `values`: {name: (value, low, high)}. `points`: single measurements, drawn small
     above their name's interval. `reference`: where a dashed line stands, and its name.
-    Returns the figure. Raises `SpecbookError` for an interval that misses its value.
+    Returns the figure. Raises `SpecbookError` for an interval that misses its value,
+    and for what is no number.
     """
-    if not values:
+    spans = _numbers(values, "values", 3)
+    measured = {} if points is None else _numbers(points, "points")
+    checks.text(xlabel, "xlabel")
+    if not spans:
         raise SpecbookError("there is no value to draw")
+    if reference is not None:
+        if not isinstance(reference, (tuple, list)) or len(reference) != 2:
+            raise SpecbookError(f"reference is a place and a name, got {reference!r}")
+        checks.real(reference[0], "reference[0]")
+        checks.text(reference[1], "reference[1]")
     with matplotlib.rc_context(RC):
-        fig, ax = _new_figure(6.4, 1.1 + 0.52 * len(values))
-        for place, (name, (value, low, high)) in enumerate(values.items()):
+        fig, ax = _new_figure(6.4, 1.1 + 0.52 * len(spans))
+        for place, (name, (value, low, high)) in enumerate(spans.items()):
             if not low <= value <= high:
                 raise SpecbookError(f"{name}: {value} is not in [{low}, {high}]")
-            look = {"color": COLOURS[0], "marker": MARKERS[0], "ms": 8}
+            look: dict[str, Any] = {"color": COLOURS[0], "marker": MARKERS[0], "ms": 8}
             ax.plot(
                 [low, high], [place, place], "-", color=COLOURS[0], marker="|", ms=9
             )
@@ -836,7 +871,7 @@ def ranges(
                 fontsize=8,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
             )
-            singles = (points or {}).get(name, ())
+            singles = measured.get(name, [])
             above = [place - 0.28] * len(singles)
             ax.plot(singles, above, ls="", marker="d", ms=4.5, color=MUTED)
         if reference is not None:
@@ -849,8 +884,8 @@ def ranges(
                 fontsize=8,
                 va="center",
             )
-        ax.set_yticks(range(len(values)), list(values), parse_math=False)
-        ax.set_ylim(len(values) - 0.4, -0.95)
+        ax.set_yticks(range(len(spans)), list(spans), parse_math=False)
+        ax.set_ylim(len(spans) - 0.4, -0.95)
         ax.tick_params(axis="y", length=0)
         ax.set_xlabel(xlabel)
     return fig
@@ -865,8 +900,12 @@ def curves(
     """Draws lines over one axis, each named at its right end.
 
     `series`: {name: values}, as many values as `x`. Returns the figure. Raises
-    `SpecbookError` for a series of another length.
+    `SpecbookError` for a series of another length, and for what is no number.
     """
+    x = _numbers({"x": x}, "x")["x"]
+    series = _numbers(series, "series")
+    checks.text(xlabel, "xlabel")
+    checks.text(ylabel, "ylabel")
     if not series or len(x) < 2:
         raise SpecbookError("a curve needs a name and two points or more")
     with matplotlib.rc_context(RC):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ def load(
         checks.one_of(workload, "workload", WORKLOADS)
     if half is not None:
         checks.one_of(half, "half", HALVES)
-    folder = paths.data_path("prompts") if folder is None else Path(folder)
+    folder = _folder(folder)
     recorded = manifest(folder)["files"]
     found: list[Prompt] = []
     for name in WORKLOADS if workload is None else (workload,):
@@ -72,13 +73,12 @@ def load(
 
 def manifest(folder: str | Path | None = None) -> dict[str, Any]:
     """What was frozen: date, licence, and for each file its SHA-256 and its counts."""
-    folder = paths.data_path("prompts") if folder is None else Path(folder)
-    path = folder / "manifest.json"
+    path = _folder(folder) / "manifest.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ArtifactError(f"{path} is missing") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArtifactError(f"{path} is not a prompt manifest: {error}") from error
     expected = {"format", "frozen", "licence", "files"}
     if not isinstance(content, dict) or set(content) != expected:
@@ -98,11 +98,12 @@ def manifest(folder: str | Path | None = None) -> dict[str, Any]:
 
 
 def describe(folder: str | Path) -> dict[str, Any]:
-    """The manifest's `files` entry for the prompt files in `folder` as they are now."""
+    """The manifest's `files` entry for the prompt files in `folder` as they are now.
+    Raises `ArtifactError` for a file that is missing or malformed."""
     files = {}
     for name in WORKLOADS:
-        path = Path(folder) / f"{name}.toml"
-        data = path.read_bytes()
+        path = _folder(folder) / f"{name}.toml"
+        data = _bytes(path)
         halves = Counter(prompt.half for prompt in _parse(path, name, data))
         files[path.name] = {
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -111,10 +112,25 @@ def describe(folder: str | Path) -> dict[str, Any]:
     return files
 
 
+def _folder(folder: Any) -> Path:
+    if folder is None:
+        return paths.data_path("prompts")
+    if not isinstance(folder, (str, os.PathLike)):
+        raise ArtifactError(f"folder must be a path, got {folder!r}")
+    return Path(folder)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ArtifactError(f"{path} is missing") from None
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"{path} cannot be read: {error}") from None
+
+
 def _read(path: Path, workload: str, recorded: dict[str, Any]) -> list[Prompt]:
-    if not path.is_file():
-        raise ArtifactError(f"{path} is missing")
-    data = path.read_bytes()
+    data = _bytes(path)
     entry = recorded[path.name]
     digest = hashlib.sha256(data).hexdigest()
     if digest != entry["sha256"]:
@@ -134,10 +150,14 @@ def _read(path: Path, workload: str, recorded: dict[str, Any]) -> list[Prompt]:
 def _parse(path: Path, workload: str, data: bytes) -> list[Prompt]:
     try:
         content = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path} is not a prompt file: {error}") from error
     if content.get("workload") != workload or set(content) != {"workload", "prompt"}:
         raise ArtifactError(f"{path} is not a file of workload {workload!r}")
+    if not isinstance(content["prompt"], list) or not all(
+        isinstance(entry, dict) for entry in content["prompt"]
+    ):
+        raise ArtifactError(f"{path}: prompts are [[prompt]] tables")
     return [_prompt(path, workload, entry) for entry in content["prompt"]]
 
 

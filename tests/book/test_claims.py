@@ -305,3 +305,28 @@ def test_json_of_a_record_is_readable_by_others(register, tmp_path, monkeypatch)
     claims.check("0x08B-one-draw", True, "x")
     path = tmp_path / "r" / "0x08B-one-draw.json"
     assert json.loads(path.read_text(encoding="utf-8"))[0]["kind"] == "statistical"
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: claims.check([], True, "seen"), "no claim"),
+        (lambda: claims.check(5, True, "seen"), "no claim"),
+        (lambda: claims.load(5), "path must be a path"),
+        (lambda: claims.load("a\0b"), "TOML"),
+        (lambda: claims.load("/dev/null/x"), "cannot be read"),
+        (lambda: claims.read_records(5), "folder must be a path"),
+        (lambda: claims.read_records("/dev/null/x"), "does not exist"),
+    ],
+)
+def test_what_is_no_name_and_no_path_is_refused(register, call, told):
+    with pytest.raises(ClaimError, match=told):
+        call()
+
+
+def test_a_folder_that_takes_no_records_is_named(register, monkeypatch, tmp_path):
+    name = next(iter(claims.load()))
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("SPECBOOK_RECORDS", str(tmp_path / "file" / "x"))
+    with pytest.raises(ClaimError, match="SPECBOOK_RECORDS=.*is no folder"):
+        claims.check(name, True, "seen")

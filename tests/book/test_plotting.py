@@ -1,6 +1,7 @@
 """Figures: the frame with alt text and caption, the palette, trees, masks, ledgers."""
 
 import itertools
+import math
 import re
 from html.parser import HTMLParser
 
@@ -490,3 +491,42 @@ def test_one_run_needs_no_name():
 def test_ledgers_without_rounds_or_tokens_are_refused(ledgers):
     with pytest.raises(SpecbookError):
         plotting.ledger_bars(ledgers)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: plotting.graph(5), "not a CandidateTree: int"),
+        (lambda: plotting.layout(None), "not a CandidateTree: NoneType"),
+        (lambda: plotting.ranges(5, "x"), "values must be a mapping"),
+        (lambda: plotting.ranges({"a": 5}, "x"), "values.'a'. must be a sequence"),
+        (lambda: plotting.ranges({"a": (1, 1)}, "x"), "has 2 numbers, not 3"),
+        (
+            lambda: plotting.ranges({"a": (math.nan, 0, 1)}, "x"),
+            "values.'a'..0. must be finite",
+        ),
+        (lambda: plotting.ranges({"a": (1, 0, 2)}, 5), "xlabel must be text"),
+        (
+            lambda: plotting.ranges({"a": (1, 0, 2)}, "x", points=5),
+            "points must be a mapping",
+        ),
+        (
+            lambda: plotting.ranges({"a": (1, 0, 2)}, "x", reference=5),
+            "reference is a place and a name",
+        ),
+        (lambda: plotting.curves(5, {"a": [1, 2]}, "x", "y"), "x must be a sequence"),
+        (lambda: plotting.curves([1, 2], 5, "x", "y"), "series must be a mapping"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(call, told):
+    with pytest.raises(SpecbookError, match=told):
+        call()
+
+
+def test_a_picture_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    fig = plotting.ranges({"a": (1, 0, 2)}, "x")
+    framed = plotting.figure(fig, alt="One dot.", caption="A dot with its interval.")
+    (tmp_path / "dot.png").mkdir()
+    with pytest.raises(OSError):
+        framed.save(tmp_path / "dot.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["dot.png"]

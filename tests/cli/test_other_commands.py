@@ -137,7 +137,7 @@ def test_bench_decode_passes_its_options_on(runner, monkeypatch, tmp_path):
     monkeypatch.setattr(bench_decode, "run", run)
     done = runner.invoke(app, ["bench", "decode", "--quick", "--workload", "chat"])
     assert done.exit_code == 0, done.output
-    assert done.stdout == "a table\n"
+    assert done.stdout == "how both were set\na table\n"
     assert done.stderr == "loading\n"
     assert seen["workloads"] == ("chat",)
     assert seen["quick"] is True and seen["target"] is None

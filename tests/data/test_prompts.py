@@ -172,3 +172,19 @@ def test_unknown_workloads_and_halves_are_refused() -> None:
         prompts.load("poems")
     with pytest.raises(SpecbookError, match="half must be one of"):
         prompts.load("chat", "test")
+
+
+@pytest.mark.parametrize("read", [prompts.load, prompts.manifest, prompts.describe])
+@pytest.mark.parametrize("folder", [5, "a\0b", "/dev/null", "no such folder"])
+def test_a_folder_that_is_none_is_named(read, folder):
+    with pytest.raises(ArtifactError, match="folder must be|null|missing|Not a dir"):
+        read(folder=folder)
+
+
+def test_a_folder_without_prompts_or_with_others_is_named(tmp_path):
+    with pytest.raises(ArtifactError, match=r"continue_code.toml is missing"):
+        prompts.describe(tmp_path)
+    text = 'workload = "continue_code"\nprompt = 5\n'
+    (tmp_path / "continue_code.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ArtifactError, match=r"prompts are \[\[prompt\]\] tables"):
+        prompts.describe(tmp_path)

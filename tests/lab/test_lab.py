@@ -5,7 +5,7 @@ import pytest
 from specbook.chance import law
 from specbook.engine import generate
 from specbook.errors import SpecbookError
-from specbook.lab import FixedPaths, distance, refusal, table
+from specbook.lab import FixedPaths, distance, interval, refusal, table
 from specbook.models import TableTarget
 
 
@@ -88,3 +88,22 @@ def test_fixed_paths_are_checked():
                 max_new_tokens=4,
                 **limits,
             )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([float("nan"), 1], [1, 1]), {}, r"numerators\[0\] must be finite"),
+        (([1, 1], [1, float("inf")]), {}, r"denominators\[1\] must be finite"),
+        (([1, "2"], [1, 1]), {}, r"numerators\[1\] must be a real number"),
+        ((5, [1, 1]), {}, "numerators must be a sequence"),
+        (([1, 1, 1], [1, 1]), {}, "do not go with"),
+        (([1], [1]), {}, "two prompts"),
+        (([1, 1], [1, 0]), {}, "denominators above 0"),
+        (([1, 1], [1, 1]), {"resamples": 0}, "resamples must be at least 1"),
+        (([1, 1], [1, 1]), {"seed": -1}, "seed"),
+    ],
+)
+def test_an_interval_is_made_of_numbers(arguments, options, message):
+    with pytest.raises(SpecbookError, match=message):
+        interval(*arguments, **options)
