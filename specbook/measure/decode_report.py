@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import checks
+from ..drafts.prompt_lookup import TUNED
 from ..errors import ArtifactError, SpecbookError
 from ..ledger import COST_TERMS
 
@@ -241,13 +242,14 @@ class DecodeReport:
         not set alike, so a table of speeds must not stand without them."""
         told = []
         if ours := self.settings.get("lookup"):
-            half = self.settings.get("half")
-            tuned = "tuned on the development half of the prompts"
-            if half == "development":
-                tuned += ", which is the half that was measured here"
+            tuned = "the caller's choice"
+            if {name: ours.get(name) for name in TUNED} == TUNED:
+                tuned = "tuned on the development half of the prompts"
+                if self.settings.get("half") == "development":
+                    tuned += ", which is the half that was measured here"
+            cost = "given" if "cost" in ours else "measured before the run"
             told.append(
-                f"specbook lookup: {_listed(ours)}; {tuned}, its cost table measured "
-                "before the run."
+                f"specbook lookup: {_listed(ours)}; {tuned}, its cost table {cost}."
             )
         if theirs := self.settings.get("transformers_lookup"):
             told.append(

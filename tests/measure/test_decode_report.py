@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from specbook.drafts.prompt_lookup import TUNED
 from specbook.errors import ArtifactError, SpecbookError
 from specbook.ledger import COST_TERMS
 from specbook.measure.decode_report import (
@@ -215,13 +216,18 @@ def test_what_is_no_token_sequence_has_no_loops(tokens: object) -> None:
 def test_both_lookups_settings_stand_beside_the_table() -> None:
     settings = {
         "half": "evaluation",
-        "lookup": {"max_ngram": 4, "max_candidates": 16},
+        "lookup": dict(TUNED),
         "transformers_lookup": {"prompt_lookup_num_tokens": 10},
     }
     told = report(settings=settings).markdown()
-    assert "max_ngram 4, max_candidates 16; tuned on the development half" in told
+    assert "max_ngram 4, max_candidates 16, length adaptive; tuned on the" in told
+    assert "cost table measured before the run" in told
     assert "prompt_lookup_num_tokens 10; not tuned" in told
     assert told.index("not tuned") < told.index("| dtype")
     assert "measured here" not in told
     settings["half"] = "development"
     assert "the half that was measured here" in report(settings=settings).markdown()
+    settings["lookup"] = {**TUNED, "max_ngram": 2, "cost": [[1, 1.0], [2, 2.0]]}
+    told = report(settings=settings).markdown()
+    assert "the caller's choice, its cost table given" in told
+    assert "tuned on" not in told
