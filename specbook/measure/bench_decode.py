@@ -379,7 +379,8 @@ def _folder(out: Any) -> Path:
 
 def _load(target: str | os.PathLike[str] | None, dtype: str) -> tuple[Any, Any]:
     """Our target, and transformers' own model of the same weights."""
-    from ..models.target import load_target, load_transformers_model
+    from ..models.checkpoint import load_transformers_model
+    from ..models.loading import load_target
 
     ours = load_target(target, dtype=dtype)
     assert ours.source is not None, "what was loaded by name has a source"

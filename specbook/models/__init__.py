@@ -16,7 +16,8 @@ from .table import TableTarget
 
 if TYPE_CHECKING:
     from .lean import LeanTarget
-    from .target import TransformersTarget, load_target
+    from .loading import load_target
+    from .target import TransformersTarget
     from .tiny import tiny_llama
 
 __all__ = [
@@ -35,7 +36,7 @@ __all__ = [
 _LAZY = {
     "LeanTarget": "lean",
     "TransformersTarget": "target",
-    "load_target": "target",
+    "load_target": "loading",
     "tiny_llama": "tiny",
 }
 

@@ -37,18 +37,18 @@ from safetensors import safe_open
 from .. import checks
 from ..errors import LawError, TargetError
 from . import selftest
+from .checkpoint import load_transformers_model
 from .protocol import FRONTIER
 from .target import (
     LogitRows,
     ModelTarget,
     UnsupportedTargetError,
-    _eos,
     check_config,
     check_model,
     check_source,
     context_limit,
     describe_head,
-    load_transformers_model,
+    end_tokens,
     visibility,
 )
 
@@ -126,7 +126,7 @@ class LeanTarget(ModelTarget):
         self.config = config
         self.source = source = check_source(source)
         self.context_limit = context_limit(config)
-        self.eos_token_id = _eos(model)
+        self.eos_token_id = end_tokens(model)
         head = model.get_output_embeddings().weight
         self.vocab_size = int(head.shape[0])
         self.dtype = head.dtype

@@ -13,14 +13,12 @@ row for row and after every commit, the logits of plain forwards (`selftest`).
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import inspect
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,18 +26,11 @@ import numpy as np
 import torch
 
 from .. import checks
-from ..errors import ArtifactError, FetchError, LawError, SpecbookError, TargetError
+from ..errors import ArtifactError, LawError, SpecbookError, TargetError
 from . import selftest
 from .cache import TreeCache, cache_argument, rollback_obstacle, sliding_windows
 from .fetch import (
-    HUB_ID,
-    MANIFEST,
-    check_folder,
-    check_loading_report,
-    fetch,
     file_sha256,
-    quiet_transformers,
-    target_dir,
 )
 from .protocol import (
     FRONTIER,
@@ -55,12 +46,6 @@ if TYPE_CHECKING:
     from ..policy import SamplingPolicy
     from ..tree import CandidateTree
 
-_DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float64": torch.float64,
-}
 _LIMIT_NAMES = (
     "max_position_embeddings",
     "n_positions",
@@ -68,7 +53,6 @@ _LIMIT_NAMES = (
     "seq_length",
     "max_sequence_length",
 )
-FORWARDS = ("auto", "lean", "transformers")
 
 
 class UnsupportedTargetError(TargetError):
@@ -217,7 +201,7 @@ class ModelTarget:
     def _bind(self, model: Any) -> None:
         """Say now what was loaded: a file that is overwritten later is another one."""
         revision = getattr(self.config, "_commit_hash", None)
-        found = _files_identity(self.source, revision)
+        found = files_identity(self.source, revision)
         self._in_memory = found is None
         if found is None:
             found = (in_memory(self.config, model.state_dict()), "none")
@@ -226,7 +210,7 @@ class ModelTarget:
     def _check_unchanged(self) -> None:
         """Before something more is read from the source: is it still the same?"""
         revision = getattr(self.config, "_commit_hash", None)
-        found = _files_identity(self.source, revision)
+        found = files_identity(self.source, revision)
         bound = (self._checkpoint_identity, self._tokenizer_identity)
         if found is not None and found != bound:
             raise ArtifactError(
@@ -307,10 +291,7 @@ _TOKENIZER_FILES = (
 )
 
 
-_HUB_ID = re.compile(r"([\w-][\w.-]*/)?[\w-][\w.-]*", re.ASCII)
-
-
-def _weights(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.safetensors"))
 
 
@@ -320,13 +301,13 @@ def _files_sha256(folder: Path, names: Sequence[str]) -> str:
     return "sha256:" + hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()
 
 
-def _files_identity(source: str | None, revision: str | None) -> tuple[str, str] | None:
+def files_identity(source: str | None, revision: str | None) -> tuple[str, str] | None:
     """Identities of checkpoint and tokenizer as they are on disk, or at the hub. None
     where neither can say: a model in memory, or a hub id without a revision."""
     folder = None if source is None else Path(source)
     if folder is None or not folder.is_dir():
         return None if revision is None else (f"{source}@{revision}",) * 2
-    names = ["config.json", *sorted(path.name for path in _weights(folder))]
+    names = ["config.json", *sorted(path.name for path in weight_files(folder))]
     try:
         checkpoint = f"{folder.name} {_files_sha256(folder, names)}"
         names = [name for name in _TOKENIZER_FILES if (folder / name).is_file()]
@@ -452,7 +433,7 @@ class TransformersTarget(ModelTarget):
             raise UnsupportedTargetError(f"{type(model).__name__} has no LM head")
         self.vocab_size = int(head.weight.shape[0])
         self.context_limit = context_limit(model.config)
-        self.eos_token_id = _eos(model)
+        self.eos_token_id = end_tokens(model)
         self.dtype = head.weight.dtype
         self.device = head.weight.device
         self.attention = str(getattr(model.config, "_attn_implementation", "unknown"))
@@ -655,179 +636,9 @@ def tensors_sha256(config: Any, state: Mapping[str, torch.Tensor]) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _eos(model: Any) -> int | tuple[int, ...] | None:
+def end_tokens(model: Any) -> int | tuple[int, ...] | None:
     config = getattr(model, "generation_config", None)
     value = getattr(config, "eos_token_id", None)
     if value is None:
         value = getattr(model.config, "eos_token_id", None)
     return check_eos(value, None)
-
-
-# ---------------------------------------------------------------------- loading
-
-
-def load_target(
-    name_or_path: str | os.PathLike[str] | None = None,
-    *,
-    dtype: str | torch.dtype = "float32",
-    attn_implementation: str = "sdpa",
-    forward: str = "auto",
-    device: str = "cpu",
-) -> ModelTarget:
-    """A causal language model, ready to verify trees.
-
-    `name_or_path`: a folder or a hub id; None means the environment variable
-    `SPECBOOK_TARGET`, or else the default target, which is fetched if need be.
-    `dtype`: float32, bfloat16, float16 or float64. `attn_implementation`: "sdpa" or
-    "eager", for the generic forward. `forward`: "lean" is our own forward for
-    Llama-like checkpoints on the CPU, "transformers" the generic one, "auto" the lean
-    one where it applies (with "sdpa") and passes its self-test. Remote code is never
-    run, and only safetensors are read.
-
-    Raises `UnsupportedTargetError` for a model that cannot verify trees exactly,
-    `SelfTestError` when its rows are not those of plain forwards, `ArtifactError`
-    for weights that are missing, left over or mismatched, `FetchError` when the
-    default target, or a hub id, cannot be got.
-    """
-    checks.one_of(forward, "forward", FORWARDS)
-    checks.one_of(attn_implementation, "attn_implementation", ("sdpa", "eager"))
-    chosen = _dtype(dtype)
-    device = _device(device)
-    source = _source(name_or_path)
-
-    before = _files_identity(source, None)
-    target = _load(source, chosen, attn_implementation, forward, device)
-    bound = (target._checkpoint_identity, target._tokenizer_identity)
-    if before is not None and before != bound:
-        raise ArtifactError(f"the files of {source} changed while they were loaded")
-    return target
-
-
-def _load(
-    source: str,
-    chosen: torch.dtype,
-    attn_implementation: str,
-    forward: str,
-    device: str,
-) -> ModelTarget:
-    from . import lean
-
-    model = _load_model(source, chosen, attn_implementation, device)
-    if forward == "transformers":
-        return TransformersTarget(model, source=source)
-    obstacle = lean.obstacle(model)
-    if attn_implementation != "sdpa":
-        obstacle = f"attention {attn_implementation} was asked for, it has its own"
-    if forward == "lean" and obstacle:
-        raise UnsupportedTargetError(f"no lean forward for {source}: {obstacle}")
-    if obstacle:
-        return TransformersTarget(model, source=source)
-    try:
-        # Takes the weights over, so that they are not in memory twice.
-        return lean.LeanTarget(model, source=source, take=True)
-    except selftest.SelfTestError:
-        if forward == "lean":
-            raise
-    # Its weights are gone, so the generic target needs them read once more.
-    model = _load_model(source, chosen, attn_implementation, device)
-    return TransformersTarget(model, source=source)
-
-
-def load_transformers_model(
-    source: str | os.PathLike[str],
-    *,
-    dtype: str | torch.dtype = "float32",
-    attn_implementation: str = "sdpa",
-    device: str = "cpu",
-) -> Any:
-    """The plain transformers model of a folder or hub id, loaded under the same rules
-    as a target (safetensors only, no remote code, no missing weights), in eval mode.
-    It is a copy of its own: drop it when it has served."""
-    checks.one_of(attn_implementation, "attn_implementation", ("sdpa", "eager"))
-    return _load_model(
-        _source(source), _dtype(dtype), attn_implementation, _device(device)
-    ).eval()
-
-
-def _dtype(dtype: str | torch.dtype) -> torch.dtype:
-    if isinstance(dtype, torch.dtype):
-        dtype = str(dtype).removeprefix("torch.")
-    return _DTYPES[checks.one_of(dtype, "dtype", tuple(_DTYPES))]
-
-
-def _device(device: str) -> str:
-    """`device`, checked to be one that torch can allocate on here."""
-    try:
-        torch.empty(0, device=torch.device(device))
-    except Exception as problem:  # torch raises four kinds, AssertionError among them
-        raise SpecbookError(f"device {device!r} cannot be used: {problem}") from problem
-    return device
-
-
-def _source(name_or_path: str | os.PathLike[str] | None) -> str:
-    if name_or_path is None:
-        name_or_path = os.environ.get("SPECBOOK_TARGET") or None
-    if name_or_path is None:
-        return str(fetch())
-    is_name = isinstance(name_or_path, (str, os.PathLike))
-    source = os.fspath(name_or_path) if is_name else None
-    if not isinstance(source, str) or not source.strip():
-        raise SpecbookError(f"a target is a folder or a hub id, got {name_or_path!r}")
-    folder = Path(source).expanduser()
-    if folder.is_dir():
-        if folder == target_dir() or (folder / MANIFEST).exists():
-            check_folder(folder)
-        if not (folder / "config.json").is_file():
-            raise ArtifactError(f"{folder} holds no config.json: not a model folder")
-        if not _weights(folder):
-            raise ArtifactError(
-                f"{folder} holds no .safetensors weights; other formats are not read"
-            )
-        return str(folder)
-    if not _HUB_ID.fullmatch(source):
-        raise ArtifactError(
-            f"there is no model folder {source!r}, and a hub id it cannot be"
-        )
-    return source
-
-
-def _load_model(source: str, dtype: torch.dtype, attention: str, device: str) -> Any:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    loader: Any = AutoModelForCausalLM
-    with quiet_transformers(), _fork_rng():
-        try:
-            config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-            check_config(config)
-            model, report = loader.from_pretrained(
-                source,
-                config=config,
-                dtype=dtype,
-                attn_implementation=attention,
-                use_safetensors=True,
-                ignore_mismatched_sizes=True,  # the report names them
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-        except SpecbookError:
-            raise
-        except Exception as problem:  # transformers raises many kinds; one for us
-            # A hub that does not answer is the machine's fault, not the caller's.
-            away = isinstance(problem, OSError) and not Path(source).is_dir()
-            raise (FetchError if away else ArtifactError)(
-                f"the target {source!r} could not be loaded: {problem}\n"
-                "A target is a folder with safetensors weights, or a hub id such as "
-                f"{HUB_ID}; without one, `specbook fetch` gets the default by pip."
-            ) from problem
-    check_loading_report(report, source)
-    return model.to(torch.device(device))
-
-
-@contextlib.contextmanager
-def _fork_rng() -> Iterator[None]:
-    """Whatever a loader draws, the caller's generators are as they were."""
-    state = torch.get_rng_state()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(state)

@@ -14,8 +14,8 @@ from specbook.models import (
     load_target,
     tiny_llama,
 )
+from specbook.models.checkpoint import load_transformers_model
 from specbook.models.protocol import CommitError
-from specbook.models.target import load_transformers_model
 from specbook.models.tiny import tiny_model
 from specbook.tree import CandidateTree
 

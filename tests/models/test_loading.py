@@ -14,9 +14,10 @@ from safetensors.torch import load_file, save_file
 from specbook.engine import generate
 from specbook.errors import ArtifactError, ManifestError, SpecbookError
 from specbook.models import LeanTarget, TransformersTarget, load_target, tiny_llama
-from specbook.models import target as target_module
+from specbook.models import loading as loading_module
+from specbook.models.checkpoint import load_transformers_model
 from specbook.models.selftest import SelfTestError
-from specbook.models.target import UnsupportedTargetError, load_transformers_model
+from specbook.models.target import UnsupportedTargetError
 from specbook.models.tiny import families, tiny_model
 from specbook.policy import SamplingPolicy
 from specbook.tree import CandidateTree
@@ -263,14 +264,14 @@ def test_identity_is_that_of_the_weights_that_were_loaded(folder, forward):
 
 
 def test_files_that_change_during_the_load_are_noticed(folder, monkeypatch):
-    load = target_module._load_model
+    load = loading_module.read_model
 
     def slow(*arguments):
         model = load(*arguments)
         edit(folder, lambda t: t["model.norm.weight"].mul_(-1))
         return model
 
-    monkeypatch.setattr(target_module, "_load_model", slow)
+    monkeypatch.setattr(loading_module, "read_model", slow)
     with pytest.raises(ArtifactError, match="changed while they were loaded"):
         load_target(folder, forward="transformers")
 
