@@ -37,6 +37,7 @@ test: fetch lint unit
 lint: setup
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy specbook tools
 	@$(PY) tools/pairs.py
 	@$(PY) tools/environment.py --check
 	@$(PY) tools/lock.py --check --pins $(PINS)

@@ -81,7 +81,7 @@ function inspect() {
       .map((e) => `${e.tagName.toLowerCase()}.${String(e.className).slice(0, 40)}`);
     found.push(`scrolls sideways (${document.documentElement.scrollWidth} > ${width}): ${wide}`);
   }
-  const title = document.querySelector("h1");
+  const title = [...document.querySelectorAll("h1")].find(shown);
   if (!title || title.getBoundingClientRect().left < 0) found.push("the title is not in view");
   const main = document.querySelector("main") ?? document.body;
   if (main.textContent.includes("\\(") && !document.querySelector("mjx-container, math"))
@@ -149,14 +149,15 @@ async function audit(theme) {
     await page.setViewportSize({ width: WIDTHS[2], height: 900 });
     await page.goto(`${base}/${name}`, { waitUntil: "load" });
     await settle(page);
+    // A side bar that is still sliding after a change of width is not what is judged.
+    await page.addStyleTag({ content: "* { transition: none !important; animation: none !important; }" });
     for (const what of await page.evaluate(figureGround)) faults.push({ ...where, what });
     for (const width of WIDTHS) {
       where = { page: name, theme, width };
       await page.setViewportSize({ width, height: width < 500 ? 780 : 900 });
       for (const what of await page.evaluate(inspect)) faults.push({ ...where, what });
       if (width === WIDTHS[0] || width === WIDTHS[2]) {
-        // The theme moves its side bars, and gives wide blocks a tab stop, a moment
-        // after a change of width.
+        // The theme gives wide blocks a tab stop a moment after a change of width.
         await page.waitForTimeout(400);
         const file = name.replaceAll("/", "__").replace(/\.html$/, "");
         await page.screenshot({ path: path.join(out, `${file}-${width}-${theme}.png`), fullPage: true });
