@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from specbook.chance import Sampler, law
 from specbook.errors import ChanceError, LawError, SpecbookError
 
-from .helpers import must_fail
+from .helpers import must_fail, named
 from .helpers.globals import check_leaves_globals_alone
 from .helpers.laws import counts, fractions
 
@@ -383,7 +383,7 @@ BAD_WEIGHTS = [
 ]
 
 
-@pytest.mark.parametrize("probability", BAD_PROBABILITIES, ids=repr)
+@pytest.mark.parametrize("probability", BAD_PROBABILITIES, ids=named)
 def test_a_probability_that_is_none_is_refused(probability: Any) -> None:
     with pytest.raises(ChanceError, match="probability"):
         Sampler(0).flip(probability)
@@ -391,7 +391,7 @@ def test_a_probability_that_is_none_is_refused(probability: Any) -> None:
         law(lambda chance: chance.flip(probability))
 
 
-@pytest.mark.parametrize("weights", BAD_WEIGHTS, ids=repr)
+@pytest.mark.parametrize("weights", BAD_WEIGHTS, ids=named)
 def test_weights_that_are_no_law_are_refused(weights: Any) -> None:
     with pytest.raises(LawError, match="weights"):
         Sampler(0).draw(weights)

@@ -17,7 +17,7 @@ from specbook import checks, registry
 from specbook.errors import LawError, SpecbookError, TreeError
 from specbook.proposal import Topology
 
-from .helpers import must_fail
+from .helpers import must_fail, named
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_token_ids_of_a_tensor() -> None:
         ([10**30], r"x\[0\]"),
         (np.array([[1]]), r"x\[0\] must be an integer"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_token_ids_that_are_none_say_where(tokens: Any, told: str) -> None:
     with pytest.raises(TreeError, match=told):
@@ -132,7 +132,7 @@ def test_float32_rows_are_read_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [1.0, True, np.True_, "1", None, Fraction(1), 1j, [1]], ids=repr
+    "value", [1.0, True, np.True_, "1", None, Fraction(1), 1j, [1]], ids=named
 )
 def test_integers_are_integers(value: Any) -> None:
     with pytest.raises(TreeError, match="n must be an integer"):

@@ -26,7 +26,7 @@ from specbook.contract import (
 from specbook.errors import ContractError, SpecbookError
 from specbook.proposal import ProbabilitySemantics, SamplingRelation, Topology
 
-from .helpers import must_fail
+from .helpers import must_fail, named
 from .helpers.manifests import manifest
 from .helpers.rules import contract, verifier
 from .helpers.sources import proposal_of
@@ -255,7 +255,7 @@ def test_proposals_for_different_requests_are_not_merged() -> None:
         ([], -1, "token"),
         ([], None, "token"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_selection_is_row_numbers_and_a_token(
     rows: Any, token: Any, told: str
@@ -301,7 +301,7 @@ def test_a_contract_that_overrides_its_answers_gets_nowhere() -> None:
         ({"sampling": 3}, "sampling"),
         ({"topology": {"graph"}}, "topology"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_verifier_contract_names_its_bad_field(changes: Any, told: str) -> None:
     with pytest.raises(ContractError, match=told):
@@ -317,7 +317,7 @@ def test_a_verifier_contract_names_its_bad_field(changes: Any, told: str) -> Non
         (("s", "absent", "iid", None), "topology"),
         (("s", "absent", "iid", "tree", "lunch"), "cost_term"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_source_contract_names_its_bad_field(arguments: Any, told: str) -> None:
     with pytest.raises(SpecbookError, match=told):
@@ -418,7 +418,7 @@ def test_exact_mode_refuses_heuristics_however_it_is_asked_for() -> None:
         ({"max_depth": 2}, "3 depth, the manifest allows 2"),
         ({"temporary_state_bytes": 499}, "500 temporary state bytes"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_budgets_are_limits_that_are_met_exactly(limits: Any, told: str) -> None:
     paths = [[1, 2, 3], [1, 4], [5]]

@@ -30,7 +30,7 @@ from specbook.policy import SamplingPolicy
 from specbook.proposal import ProbabilitySemantics
 from specbook.tree import CandidateTree
 
-from .helpers import must_fail
+from .helpers import must_fail, named
 from .helpers.globals import check_leaves_globals_alone
 from .helpers.laws import fractions, table_of, tables
 from .helpers.rules import contract, first_child_only, verifier
@@ -450,7 +450,7 @@ def test_a_source_that_overruns_its_budget_is_refused(overrun: Any, told: str) -
         ({"relation": "iid"}, "sampling_relation"),
         ({"topology": "set"}, "topology"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_source_that_lies_about_its_contract_is_refused(lie: Any, told: str) -> None:
     check_refused_first(ProposalError, told, FixedSource([[7]], lie=lie))
@@ -575,7 +575,7 @@ def test_a_prompt_is_ids_of_the_vocabulary(prompt: Any) -> None:
         (((), 7), "not a Selection"),
         (None, "not a Selection"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_verifier_that_answers_nonsense_commits_nothing(
     answer: Any, told: str

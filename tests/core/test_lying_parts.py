@@ -26,6 +26,7 @@ from specbook.errors import (
 from specbook.proposal import ProposalNode
 from specbook.tree import CandidateTree
 
+from .helpers import named
 from .helpers.rules import verifier
 from .helpers.sources import FixedSource, proposal_of
 from .helpers.targets import WatchedTarget
@@ -87,7 +88,7 @@ def test_the_same_parts_without_a_lie_decode() -> None:
         ({"generation": 77}, "generation is 77"),
         ({"generation": 1}, "generation is 1, this round's is 0"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_handle_of_something_else_is_refused(lie: Any, told: str) -> None:
     for paths in ([[1]], []):  # a miss has a state as well
@@ -144,7 +145,7 @@ def test_a_node_of_something_else_is_refused(
         {"q": 0.5},
         {"origin_request": None},
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_node_that_was_forced_is_refused(changes: Any) -> None:
     def change(proposal: Any) -> Any:
@@ -164,7 +165,7 @@ def test_a_node_that_was_forced_is_refused(changes: Any) -> None:
         ({"manifest_hash": 7}, "manifest_hash"),
         ({"topology": "ring"}, "topology"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_proposal_that_was_forced_is_refused(changes: Any, told: str) -> None:
     source = Mended(lambda proposal: force(proposal, **changes))
@@ -213,18 +214,18 @@ IDENTITY = WatchedTarget({(0,): [1]}).identity()
         ({**IDENTITY, "dtype": 5}, "dtype"),
         ({**IDENTITY, "tokenizer": ""}, "tokenizer"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_target_says_what_it_is(about: Any, told: str) -> None:
     check_refused(SpecbookError, told, target=Lying(identity=lambda: about))
 
 
-@pytest.mark.parametrize("limit", ["x", 0, -1, 1.5, True, [9]], ids=repr)
+@pytest.mark.parametrize("limit", ["x", 0, -1, 1.5, True, [9]], ids=named)
 def test_a_context_limit_is_a_number(limit: Any) -> None:
     check_refused(TargetError, "context_limit", target=Lying(context_limit=limit))
 
 
-@pytest.mark.parametrize("session", [None, 5, object()], ids=repr)
+@pytest.mark.parametrize("session", [None, 5, object()], ids=named)
 def test_a_target_starts_a_session(session: Any) -> None:
     target = Lying(start=lambda prompt: session)
     check_refused(SpecbookError, "not a target session", target=target)
@@ -242,7 +243,7 @@ def test_a_target_starts_a_session(session: Any) -> None:
         ({"bytes_per_row": lambda: -1}, "bytes_per_row"),
         ({"verify": lambda tree: None}, "not a target answer"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_session_is_in_step(lies: Any, told: str) -> None:
     check_refused(SpecbookError, told, target=Lying(session_lies=lies))
@@ -272,7 +273,7 @@ def answers(answer: Any) -> Lying:
 
 
 @pytest.mark.parametrize(
-    "law", [None, 5, FAIR, np.array(FAIR)[:3], np.array([FAIR])], ids=repr
+    "law", [None, 5, FAIR, np.array(FAIR)[:3], np.array([FAIR])], ids=named
 )
 def test_a_law_is_one_row_of_the_vocabulary(law: Any) -> None:
     check_refused(LawError, "the law of row -1", target=answers(law))
@@ -293,14 +294,14 @@ def test_a_law_without_numbers_gives_no_token() -> None:
 # ------------------------------------------------------- sources' sessions, chances
 
 
-@pytest.mark.parametrize("session", [None, 5, object()], ids=repr)
+@pytest.mark.parametrize("session", [None, 5, object()], ids=named)
 def test_a_source_starts_a_session(session: Any) -> None:
     source = FixedSource([[1]])
     source.start = lambda prefix, **options: session  # type: ignore[method-assign]
     check_refused(SpecbookError, "not a session of 'fixed'", source=source)
 
 
-@pytest.mark.parametrize("identity", [5, None, b"x"], ids=repr)
+@pytest.mark.parametrize("identity", [5, None, b"x"], ids=named)
 def test_a_source_says_what_it_is(identity: Any) -> None:
     source = FixedSource([[1]])
     source.identity = lambda: identity  # type: ignore[method-assign]
@@ -330,7 +331,7 @@ def test_a_draw_of_probability_zero_is_not_published(token: int, paths: Any) -> 
     )
 
 
-@pytest.mark.parametrize("token", [4, -1, 1.0, "1", None, True], ids=repr)
+@pytest.mark.parametrize("token", [4, -1, 1.0, "1", None, True], ids=named)
 def test_a_draw_that_is_no_token_is_not_published(token: Any) -> None:
     for paths in ([], [[1]]):
         check_refused(

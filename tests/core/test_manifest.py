@@ -16,7 +16,7 @@ import pytest
 from specbook.errors import ManifestError
 from specbook.manifest import MODES, RoundManifest
 
-from .helpers import must_fail
+from .helpers import must_fail, named
 from .helpers.manifests import FIELDS, manifest
 
 ALL = dataclasses.fields(RoundManifest)
@@ -78,7 +78,7 @@ class Verifiers(StrEnum):
         {"max_nodes": np.int64(64)},
         {"verifier": Verifiers.MEMBERSHIP},
     ],
-    ids=repr,
+    ids=named,
 )
 def test_equal_manifests_have_one_hash(changes: Any) -> None:
     other = manifest(**changes)

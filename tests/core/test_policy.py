@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from specbook.errors import LawError, SpecbookError
 from specbook.policy import SamplingPolicy
 
-from .helpers import must_fail
+from .helpers import must_fail, named
 from .helpers.laws import counts, fractions
 
 ROWS = [
@@ -55,7 +55,7 @@ def naive_law(logits: Any, temperature: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
-@pytest.mark.parametrize("row", ROWS, ids=repr)
+@pytest.mark.parametrize("row", ROWS, ids=named)
 def test_h19_every_temperature_gives_a_law(row: Any, temperature: Any) -> None:
     forms = [row, np.array(row)]
     if max(map(abs, filter(math.isfinite, row))) < 3e38:
@@ -147,7 +147,7 @@ BROKEN_LOGITS = [
 
 
 @pytest.mark.parametrize("temperature", [0, 1e-6, 1])
-@pytest.mark.parametrize("row, told", BROKEN_LOGITS, ids=repr)
+@pytest.mark.parametrize("row, told", BROKEN_LOGITS, ids=named)
 def test_h18_broken_logits_name_the_row(row: Any, told: str, temperature: Any) -> None:
     with pytest.raises(LawError, match=f"row 17.*({told})"):
         SamplingPolicy(temperature).law_from_logits(row, where="row 17")
@@ -165,7 +165,7 @@ BROKEN_LAWS = [
 
 
 @pytest.mark.parametrize("temperature", [0, 0.5, 1])
-@pytest.mark.parametrize("row", BROKEN_LAWS, ids=repr)
+@pytest.mark.parametrize("row", BROKEN_LAWS, ids=named)
 def test_h18_broken_laws_name_the_row(row: Any, temperature: Any) -> None:
     with pytest.raises(LawError, match="row 17"):
         SamplingPolicy(temperature).law_from_probabilities(row, where="row 17")
@@ -199,7 +199,7 @@ def test_temperatures_without_a_place_in_float64_are_refused(temperature: Any) -
         {"top_p": math.nan},
         {"top_p": "0.9"},
     ],
-    ids=repr,
+    ids=named,
 )
 def test_truncations_that_are_none_are_refused(options: Any) -> None:
     with pytest.raises(SpecbookError, match=next(iter(options))):

@@ -19,6 +19,7 @@ from specbook.proposal import (
     Topology,
 )
 
+from .helpers import named
 from .helpers.sources import proposal_of
 
 HANDLE = ProposalStateHandle("owner", "request", 0)
@@ -106,7 +107,7 @@ def test_source_names_in_order_of_first_appearance() -> None:
         ({"state_owner": 1}, "state_owner"),
         ({"origin_request": b"r"}, "origin_request"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_node_names_its_bad_field(changes: Any, told: str) -> None:
     with pytest.raises(ProposalError, match=told):
@@ -122,7 +123,7 @@ def test_a_node_names_its_bad_field(changes: Any, told: str) -> None:
         ({"generation": 1.5}, "generation"),
         ({"generation": True}, "generation"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_state_handle_names_its_bad_field(changes: Any, told: str) -> None:
     with pytest.raises(ProposalError, match=told):
@@ -148,7 +149,7 @@ def test_a_state_handle_names_its_bad_field(changes: Any, told: str) -> None:
         ({"manifest_hash": None}, "manifest_hash"),
         ({"manifest_hash": b"m"}, "manifest_hash"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_a_proposal_names_its_bad_field(changes: Any, told: str) -> None:
     with pytest.raises(ProposalError, match=told):
@@ -164,7 +165,7 @@ def test_a_proposal_names_its_bad_field(changes: Any, told: str) -> None:
         ([ProposalNode(1, depth=2)], "depth 2 under a parent of depth 0"),
         ([ProposalNode(1), ProposalNode(2, 0, 3)], "depth 3 under a parent of depth 1"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_parents_come_first_and_depths_follow(nodes: Any, told: str) -> None:
     with pytest.raises(ProposalError, match=told):
@@ -183,7 +184,7 @@ def test_parents_come_first_and_depths_follow(nodes: Any, told: str) -> None:
         ("frequency", ProposalNode(1, q=0.5, score=1), "belongs in score"),
         ("absent", ProposalNode(1, q=0.5), "belongs in score"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_q_and_score_cannot_stand_in_for_each_other(
     semantics: str, node: Any, told: str

@@ -16,7 +16,7 @@ from specbook.errors import TreeError
 from specbook.proposal import ProposalNode
 from specbook.tree import ORDERS, PREFIX_FRONTIER, CandidateTree, SourceMark
 
-from .helpers import must_fail
+from .helpers import must_fail, named
 from .helpers.sources import proposal_of
 
 A, B, C, D, E, F, X = range(7)
@@ -209,7 +209,7 @@ def test_h10_siblings_are_invisible() -> None:
 @pytest.mark.parametrize(
     "paths, rows, leaves",
     [([], 0, 0), ([[]], 0, 0), ([[1]], 1, 1), ([[1], [2], [3], [4]], 4, 4)],
-    ids=repr,
+    ids=named,
 )
 def test_h12_the_smallest_trees(paths: Any, rows: int, leaves: int) -> None:
     for order in ORDERS:
@@ -273,7 +273,7 @@ def test_a_row_that_does_not_exist_is_refused(row: Any) -> None:
         {0, 1},
         {0: 1},
     ],
-    ids=repr,
+    ids=named,
 )
 def test_what_is_no_root_to_node_path_is_refused(rows: Any) -> None:
     """Gaps, siblings, repeats, the wrong B, stray rows, and things of another type."""
