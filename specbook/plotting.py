@@ -804,7 +804,8 @@ def _ledger_panel(
                 lw=0.6,
             )
             left += value
-        ax.text(left + 0.02 * longest, place, f"{left:.3g}", va="center", fontsize=8)
+        told = f"{left:,.0f}" if left >= 100 else f"{left:.3g}"
+        ax.text(left + 0.02 * longest, place, told, va="center", fontsize=8)
     ax.set_xlim(0, 1.18 * longest)
     ax.set_xlabel(f"ms {what}")
     ax.tick_params(axis="y", length=0)
