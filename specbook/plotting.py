@@ -381,6 +381,7 @@ def draw_tree(
     refused: Iterable[int] = (),
     title: str | None = None,
     *,
+    refused_label: str = "refused",
     ax: Axes | None = None,
 ) -> Figure:
     """Draws a candidate tree from the prefix (left) to its leaves (right).
@@ -389,8 +390,9 @@ def draw_tree(
     and dash tell which source proposed it; a row with several sources has a style of
     its own. `labels`: one a row, a mapping from token id, or a function of it.
     `committed`: rows of one root-to-node path, drawn thick and named. `refused`: rows
-    that the verifier looked at and turned down, crossed out. Returns the figure; give
-    it to `figure` with its alt text and caption. Raises `TreeError` for a committed set
+    that the verifier looked at and turned down, crossed out; `refused_label` is their
+    name in the legend. Returns the figure; give it to `figure` with its alt text and
+    caption. Raises `TreeError` for a committed set
     that is no path and for rows that do not exist.
     """
     texts = _labels(tree, labels)
@@ -419,7 +421,7 @@ def draw_tree(
         _draw_rows(ax, net, spots, groups, path, crossed)
         step = 72 * max(4.2, width) / (max(1, tree.max_depth) + 0.9)
         _draw_texts(ax, tree, net, spots, groups, texts, step)
-        _tree_legend(ax, groups, path, crossed, texts)
+        _tree_legend(ax, groups, path, crossed, texts, refused_label)
         if not tree.token_ids:
             ax.text(1, 0, "no candidates", ha="center", va="center", color=MUTED)
         if title:
@@ -572,6 +574,7 @@ def _tree_legend(
     path: tuple[int, ...],
     crossed: set[int],
     texts: list[str],
+    refused_label: str,
 ) -> None:
     handles = []
     for group in groups:
@@ -609,7 +612,7 @@ def _tree_legend(
                 marker="x",
                 ms=8,
                 mew=1.8,
-                label="refused",
+                label=refused_label,
             )
         )
     if handles:
