@@ -41,7 +41,11 @@ TARGET_ROWS = frozenset({Topology.SEQUENCE, Topology.SET, Topology.TREE})
 class SourceContract:
     """What a draft source promises about every proposal that it makes.
 
-    `cost_term` is the ledger term that its `propose` calls are billed to.
+    `cost_term` is the ledger term that its `propose` calls are billed to; its `commit`
+    calls are billed to `temporary_state`. The rest is for readers, and makes the
+    taxonomy of section 0x03: `weights` (which parameters it needs), `state` (what it
+    keeps during a request), `cache` (what it keeps computed, and who owns that) and
+    `invalidated_by` (the changes after which it must be built or started anew).
     """
 
     name: str
@@ -49,9 +53,21 @@ class SourceContract:
     sampling_relation: SamplingRelation
     topology: Topology
     cost_term: str = "proposal"
+    weights: str = ""
+    state: str = ""
+    cache: str = ""
+    invalidated_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         checks.text(self.name, "name", error=ContractError)
+        for field_name in ("weights", "state", "cache"):
+            checks.text(getattr(self, field_name), field_name, error=ContractError)
+        changes = checks.entries(
+            self.invalidated_by, "invalidated_by", "texts", ContractError
+        )
+        for index, change in enumerate(changes):
+            checks.text(change, f"invalidated_by[{index}]", error=ContractError)
+        object.__setattr__(self, "invalidated_by", tuple(changes))
         for field_name, kind in _COMPARED.items():
             value = getattr(self, field_name)
             value = checks.member(value, field_name, kind, error=ContractError)

@@ -175,6 +175,9 @@ def generate(
     negotiate(
         [item.contract for item in sources], verifier, exact=running.mode == "exact"
     )
+    for item in sources:
+        if hasattr(item, "check_target"):
+            item.check_target(target)
     chance = Sampler(seed) if chance is None else chance
 
     session = target.start(prompt)
@@ -184,7 +187,9 @@ def generate(
         *("tokens", "generation", "verify", "commit", "bytes_per_row"),
     )
     drafters = [
-        item.start(prompt, request=REQUEST, vocab_size=target.vocab_size)
+        item.start(
+            prompt, request=REQUEST, vocab_size=target.vocab_size, policy=policy
+        )
         for item in sources
     ]
     for item, drafter in zip(sources, drafters, strict=True):

@@ -12,6 +12,7 @@ import numpy as np
 from . import checks, display
 from .contract import SourceContract
 from .errors import SpecbookError
+from .policy import SamplingPolicy
 from .proposal import (
     ProbabilitySemantics,
     Proposal,
@@ -106,7 +107,12 @@ class FixedPaths:
         return f"fixed_paths {self.paths} score {self.score}"
 
     def start(
-        self, prefix: Sequence[int], *, request: str, vocab_size: int
+        self,
+        prefix: Sequence[int],
+        *,
+        request: str,
+        vocab_size: int,
+        policy: SamplingPolicy | None = None,
     ) -> FixedPathsSession:
         """A session for one request; raises for a path outside the vocabulary."""
         for index, path in enumerate(self.paths):

@@ -37,6 +37,7 @@ from typing import Any
 from .. import checks
 from ..contract import SourceContract
 from ..errors import SpecbookError
+from ..policy import SamplingPolicy
 from ..proposal import (
     ProbabilitySemantics,
     Proposal,
@@ -243,6 +244,10 @@ CONTRACT = SourceContract(
     sampling_relation=SamplingRelation.DETERMINISTIC_LOOKUP,
     topology=Topology.SEQUENCE,
     cost_term="retrieval",
+    weights="none",
+    state="the request's tokens and an index of their n-grams",
+    cache="none",
+    invalidated_by=("another tokenizer",),
 )
 
 
@@ -301,9 +306,11 @@ class PromptLookup:
         *,
         request: str = "request-0",
         vocab_size: int | None = None,
+        policy: SamplingPolicy | None = None,
         manifest_hash: str = "",
     ) -> PromptLookupSession:
-        """A session for one request whose prompt is `prefix` (token ids)."""
+        """A session for one request whose prompt is `prefix` (token ids). A lookup
+        does not sample, so `policy` is not asked."""
         tokens = checks.token_ids(prefix, "prefix", vocab_size=vocab_size)
         return PromptLookupSession(self, tokens, request, vocab_size, manifest_hash)
 

@@ -129,7 +129,7 @@ class TwoLevels:
     def identity(self):
         return f"the path {self.tokens}"
 
-    def start(self, prefix, *, request, vocab_size):
+    def start(self, prefix, *, request, vocab_size, policy):
         self.rounds, self.request = 0, request
         return self
 

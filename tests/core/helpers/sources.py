@@ -108,7 +108,9 @@ class FixedSource:
     def identity(self) -> str:
         return f"{self.name}: written down"
 
-    def start(self, prefix: Sequence[int], *, request: str, vocab_size: int) -> Any:
+    def start(
+        self, prefix: Sequence[int], *, request: str, vocab_size: int, policy: Any
+    ) -> Any:
         return _Session(self, list(prefix), request)
 
 
