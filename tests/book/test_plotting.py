@@ -348,6 +348,12 @@ def test_a_drawn_tree_says_everything_in_words():
     plotting.figure(fig, alt="a", caption="b")  # no small text, not too wide
 
 
+def test_refused_rows_go_by_the_name_that_they_are_given():
+    drawn = texts(plotting.draw_tree(a_tree(), refused=(1,), refused_label="dropped"))
+    assert "dropped" in drawn and "refused" not in drawn
+    assert "dropped" not in texts(plotting.draw_tree(a_tree(), refused_label="dropped"))
+
+
 def test_sources_differ_by_marker_and_dash():
     tree = a_tree(["a", "b", "c", "d"])
     legend = plotting.draw_tree(tree, NAMES).axes[0].get_legend()

@@ -257,10 +257,6 @@ def test_a_file_gets_plain_text(capsys):
 @pytest.mark.real
 def test_the_real_target_answers(runner):
     """A first-time reader's command, on the fetched model."""
-    from specbook.models import is_fetched
-
-    if not is_fetched():
-        pytest.skip("the real target is not in the cache: specbook fetch")
     prompt = "Repeat exactly: naïve café 中文 naïve café 中文"
     command = ["decode", "--prompt", prompt, "--max-new-tokens", "12"]
     done = runner.invoke(app, command)

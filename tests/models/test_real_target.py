@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from specbook.models import LeanTarget, is_fetched, load_target
+from specbook.models import LeanTarget, load_target
 from specbook.models.lean import _packed_kernel
 
 from .drive import check_rows, greedy, random_path, random_tree
 
 target_dir = import_module("specbook.models.fetch").target_dir
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(not is_fetched(), reason="specbook fetch has not been run"),
-]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
