@@ -30,6 +30,7 @@ FLOORS = {
     "specbook.verifiers": 2,
     "specbook.drafts": 2,
     "specbook.topologies": 2,
+    "specbook.corpora": 2,
     "specbook.models": 3,
     "specbook.engine": 4,
     "specbook.measure": 4,
