@@ -15,10 +15,12 @@ from .errors import SpecbookError
 VERIFIERS: Mapping[str, str] = {
     "greedy": "specbook.verifiers.greedy:VERIFIER",
     "membership": "specbook.verifiers.membership:VERIFIER",
+    "single": "specbook.verifiers.single:VERIFIER",
 }
 
 DRAFTS: Mapping[str, str] = {
     "prompt_lookup": "specbook.drafts.prompt_lookup:PromptLookup",
+    "suffix": "specbook.drafts.suffix:Suffix",
 }
 
 

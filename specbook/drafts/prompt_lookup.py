@@ -28,7 +28,6 @@ run into the suffix itself.
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,22 +37,9 @@ from .. import checks
 from ..contract import SourceContract
 from ..errors import SpecbookError
 from ..policy import SamplingPolicy
-from ..proposal import (
-    ProbabilitySemantics,
-    Proposal,
-    ProposalNode,
-    ProposalStateHandle,
-    SamplingRelation,
-    Topology,
-)
-from .draft_length import (
-    COST,
-    MATCH_CAP,
-    PRIOR,
-    DraftLength,
-    checked_cost,
-    checked_prior,
-)
+from ..proposal import ProbabilitySemantics, SamplingRelation, Topology
+from .copying import CopySession, CopySource
+from .draft_length import COST, MATCH_CAP, PRIOR
 
 
 @dataclass(frozen=True)
@@ -96,7 +82,6 @@ _POLICIES = {
 }
 
 POLICIES = tuple(_POLICIES)
-LENGTHS = ("fixed", "adaptive")
 
 TUNED = {"max_ngram": 4, "max_candidates": 16, "length": "adaptive"}
 """The options that did best on the development half of the book's prompts; the
@@ -251,7 +236,7 @@ CONTRACT = SourceContract(
 )
 
 
-class PromptLookup:
+class PromptLookup(CopySource):
     """The draft source. It needs no model and keeps no state between requests.
 
     `max_ngram`, `max_candidates`, `policy`, `min_ngram`: as in `prompt_lookup`.
@@ -261,6 +246,7 @@ class PromptLookup:
     """
 
     contract = CONTRACT
+    TUNED = TUNED
 
     def __init__(
         self,
@@ -273,32 +259,20 @@ class PromptLookup:
         cost: Sequence[tuple[int, float]] = COST,
         prior: Sequence[tuple[float, float]] = PRIOR,
     ) -> None:
+        super().__init__(length=length, cost=cost, prior=prior)
         self._rule = _checked(max_ngram, max_candidates, policy, min_ngram)
         self.max_ngram = max_ngram
         self.max_candidates = max_candidates
         self.policy = policy
         self.min_ngram = min_ngram
-        self.length = checks.one_of(length, "length", LENGTHS)
-        self.cost = checked_cost(cost)
-        self.prior = checked_prior(prior)
-
-    @classmethod
-    def tuned(cls, **changes: Any) -> PromptLookup:
-        """The source with the options `TUNED`, except for `changes`."""
-        known = list(inspect.signature(cls).parameters)
-        for option in changes:
-            checks.one_of(option, "option of the lookup", known)
-        return cls(**{**TUNED, **changes})
 
     def identity(self) -> str:
         """The options, for the round manifest."""
-        text = (
+        return (
             f"prompt_lookup policy={self.policy} ngram={self.min_ngram}.."
-            f"{self.max_ngram} candidates={self.max_candidates} length={self.length}"
+            f"{self.max_ngram} candidates={self.max_candidates} "
+            f"{self.length_identity()}"
         )
-        if self.length == "adaptive":
-            text += f" cost={self.cost} prior={self.prior}"
-        return text
 
     def start(
         self,
@@ -315,11 +289,12 @@ class PromptLookup:
         return PromptLookupSession(self, tokens, request, vocab_size, manifest_hash)
 
 
-class PromptLookupSession:
+class PromptLookupSession(CopySession):
     """One request: the index of its tokens and, if asked for, its agreement history.
 
     The cost of a round does not grow with the prefix: `commit` indexes the new tokens
-    only, `propose` makes at most `max_ngram` look-ups and copies the draft.
+    only, `propose` makes at most `max_ngram` look-ups and copies the draft. `lookup()`
+    is `prompt_lookup`'s answer for the tokens so far.
     """
 
     def __init__(
@@ -330,85 +305,21 @@ class PromptLookupSession:
         vocab_size: int | None,
         manifest_hash: str,
     ) -> None:
-        self._source = source
-        self._request = request
-        self._vocab_size = vocab_size
-        self._manifest_hash = manifest_hash
-        rule = source._rule
-        self._index = NgramIndex(rule, rule.lengths(source.min_ngram, source.max_ngram))
+        super().__init__(source, request, vocab_size, manifest_hash)
+        self._max_candidates = source.max_candidates
+        self._rule = source._rule
+        lengths = self._rule.lengths(source.min_ngram, source.max_ngram)
+        self._index = NgramIndex(self._rule, lengths)
         for token in prefix:
-            self._index.append(token)
-        self._control = (
-            DraftLength(source.cost, source.prior)
-            if source.length == "adaptive"
-            else None
-        )
-        self._commits = 0
-        self._looked_up: tuple[int, list[int]] = (0, [])
+            self._append(token)
 
-    def lookup(self) -> list[int]:
-        """The whole copy, before the draft length is chosen: `prompt_lookup`'s answer
-        for the tokens so far."""
-        return list(self._lookup()[1])
+    def _append(self, token: int) -> None:
+        self._index.append(token)
 
-    def propose(
-        self,
-        *,
-        max_depth: int,
-        max_nodes: int,
-        chance: Any = None,
-        manifest_hash: str | None = None,
-    ) -> Proposal:
-        """A chain of at most min(`max_depth`, `max_nodes`) copied tokens; none on a
-        miss. `chance` is not asked: a lookup is deterministic."""
-        checks.integer(max_depth, "max_depth", least=0)
-        checks.integer(max_nodes, "max_nodes", least=0)
-        match, copied = self._looked_up = self._lookup()
-        count = min(len(copied), max_depth, max_nodes)
-        if self._control is not None and count:
-            count = self._control.choose(match, count)
-        nodes = tuple(
-            ProposalNode(
-                token_id=token,
-                parent=index - 1,
-                depth=index + 1,
-                score=match,
-                source=CONTRACT.name,
-                state_owner=CONTRACT.name,
-                origin_request=self._request,
-            )
-            for index, token in enumerate(copied[:count])
-        )
-        return Proposal(
-            nodes=nodes,
-            probability_semantics=CONTRACT.probability_semantics,
-            sampling_relation=CONTRACT.sampling_relation,
-            topology=CONTRACT.topology,
-            state_handle=ProposalStateHandle(
-                CONTRACT.name, self._request, self._commits
-            ),
-            manifest_hash=(
-                self._manifest_hash if manifest_hash is None else manifest_hash
-            ),
-        )
-
-    def commit(self, tokens: Iterable[int]) -> None:
-        """The tokens that the round published, in order."""
-        tokens = checks.token_ids(tokens, vocab_size=self._vocab_size)
-        match, copied = self._looked_up
-        if self._control is not None:
-            self._control.learn(match, copied, tokens)
-        self._looked_up = (0, [])
-        for token in tokens:
-            self._index.append(token)
-        self._commits += 1
-
-    def _lookup(self) -> tuple[int, list[int]]:
-        found = self._index.find() if self._source.max_candidates else None
+    def _look_up(self) -> tuple[int, list[int]]:
+        found = self._index.find() if self._max_candidates else None
         if found is None:
             return 0, []
         end, length = found
-        copied = self._source._rule.copy(
-            self._index.tokens, end, length, self._source.max_candidates
-        )
+        copied = self._rule.copy(self._index.tokens, end, length, self._max_candidates)
         return self._index.agreement(end, length), copied

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +12,7 @@ from specbook import drafts
 from specbook.contract import bind
 from specbook.drafts.prompt_lookup import POLICIES, PromptLookup, prompt_lookup
 from specbook.errors import SpecbookError
+from tests.drafts.counting import bytecodes
 
 # The oracles restate each rule in the most direct way, with no regard to time.
 
@@ -205,25 +204,6 @@ def test_the_transformers_policy_equals_transformers() -> None:
 
 
 # Cost, counted and not timed.
-
-
-def bytecodes(call: Callable[[], object]) -> int:
-    """How many Python bytecodes a call executes. Exact, whatever the machine does."""
-    count = 0
-
-    def trace(frame, event, argument):  # noqa: ANN001, ANN202
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def sample_text(size: int) -> list[int]:
