@@ -19,6 +19,8 @@ ever spent on a probe.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,8 +34,12 @@ MATCH_CAP = BUCKETS[-1]
 """Longer matches are not told apart."""
 
 PRIOR = ((1, 3), (2, 2), (2, 2), (3, 1), (4, 1), (8, 1), (16, 1))
-"""For each class, the agreements and disagreements that a request starts with: rounded
-from the default target's greedy answers to the development prompts."""
+"""For each class, the agreements and disagreements that a request starts with: the
+`likeliest_prior` of the default target's greedy answers to the development prompts
+(`specbook.measure.agreement` counts them; a test holds the two together)."""
+
+LARGEST_PRIOR = 16
+"""No number of a prior is larger: a request must be able to outvote it."""
 
 COST = ((1, 1.0), (6, 1.1), (8, 1.35), (16, 2.0), (32, 3.3))
 """Time of one forward over so many rows, in forwards over one row: the default target
@@ -64,7 +70,7 @@ class DraftLength:
         mean (agreements + prior) / (trials + prior) of the match's class. Raises
         `ValueError` for a negative match."""
         checks.integer(match_length, "match_length", least=0)
-        agreed, refused = self._counts[_bucket(match_length)]
+        agreed, refused = self._counts[bucket(match_length)]
         return agreed / (agreed + refused)
 
     def time(self, rows: int) -> float:
@@ -106,11 +112,64 @@ class DraftLength:
         committed = checks.token_ids(committed, "committed")
         checks.integer(match_length, "match_length", least=0)
         for index, (copy, token) in enumerate(zip(copied, committed, strict=False)):
-            counts = self._counts[_bucket(match_length + index)]
+            counts = self._counts[bucket(match_length + index)]
             if copy != token:
                 counts[1] += 1
                 return
             counts[0] += 1
+
+
+def likeliest_prior(
+    requests: Sequence[Sequence[tuple[int, int]]],
+) -> tuple[tuple[int, int], ...]:
+    """The prior of whole numbers, 1 to `LARGEST_PRIOR`, under which the requests' own
+    counts are likeliest: a table like `PRIOR`.
+
+    `requests`: for each request, its (agreements, disagreements) in each of `BUCKETS`.
+    A request's rate is taken as drawn from Beta(a, d), so that its counts have the
+    Beta-binomial law: requests that differ much from one another give a small pair,
+    which is soon outvoted, and requests that are alike a large one. Ties go to the
+    smaller pair. Raises `ValueError` for malformed counts.
+    """
+    requests = [
+        _checked_counts(counts, f"requests[{index}]")
+        for index, counts in enumerate(checks.entries(requests, "requests", "counts"))
+    ]
+    numbers = range(1, LARGEST_PRIOR + 1)
+    pairs = sorted(
+        ((a, d) for a in numbers for d in numbers), key=lambda p: (sum(p), p)
+    )
+    table = []
+    for index in range(len(BUCKETS)):
+        met = Counter(counts[index] for counts in requests)
+        likelihood = [
+            math.fsum(
+                times * _log_beta_ratio(*pair, *counts) for counts, times in met.items()
+            )
+            for pair in pairs
+        ]
+        table.append(pairs[likelihood.index(max(likelihood))])
+    return tuple(table)
+
+
+def _log_beta_ratio(a: int, d: int, agreed: int, refused: int) -> float:
+    """The logarithm of B(a + agreed, d + refused) / B(a, d): the probability of one
+    sequence of so many agreements and refusals, the rate drawn from Beta(a, d)."""
+
+    def log_beta(x: int, y: int) -> float:
+        return math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y)
+
+    return log_beta(a + agreed, d + refused) - log_beta(a, d)
+
+
+def _checked_counts(counts: Any, name: str) -> list[tuple[int, int]]:
+    table = _pairs(counts, name)
+    if len(table) != len(BUCKETS):
+        raise SpecbookError(f"{name} needs {len(BUCKETS)} pairs, got {len(table)}")
+    for index, pair in enumerate(table):
+        for value in pair:
+            checks.integer(value, f"{name}[{index}]", least=0)
+    return [(int(agreed), int(refused)) for agreed, refused in table]
 
 
 def checked_cost(cost: Any) -> tuple[tuple[int, float], ...]:
@@ -153,7 +212,8 @@ def _pairs(value: Any, name: str) -> tuple[tuple[Any, Any], ...]:
     return table
 
 
-def _bucket(match_length: int) -> int:
+def bucket(match_length: int) -> int:
+    """The class of a match of so many tokens: an index of `BUCKETS`."""
     for index in range(len(BUCKETS) - 1, 0, -1):
         if match_length >= BUCKETS[index]:
             return index
