@@ -20,6 +20,9 @@ VERIFIERS: Mapping[str, str] = {
 
 DRAFTS: Mapping[str, str] = {
     "prompt_lookup": "specbook.drafts.prompt_lookup:PromptLookup",
+    "rest": "specbook.drafts.rest:Rest",
+    "draft_model": "specbook.drafts.neural.draft_model:DraftModel",
+    "staged": "specbook.drafts.neural.staged:Staged",
     "suffix": "specbook.drafts.suffix:Suffix",
 }
 

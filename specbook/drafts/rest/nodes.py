@@ -1,0 +1,76 @@
+"""Ranked nodes of a continuation trie, and the typed proposal that they make.
+
+Contract of REST: a tree found by deterministic lookup. Its numbers are prefix
+frequencies of the corpus; they rank, and no verifier may read them as q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...contract import SourceContract
+from ...proposal import (
+    ProbabilitySemantics,
+    Proposal,
+    ProposalNode,
+    ProposalStateHandle,
+    SamplingRelation,
+    Topology,
+)
+
+CONTRACT = SourceContract(
+    name="rest",
+    probability_semantics=ProbabilitySemantics.FREQUENCY,
+    sampling_relation=SamplingRelation.DETERMINISTIC_LOOKUP,
+    topology=Topology.TREE,
+    cost_term="retrieval",
+    weights="none",
+    state="the request's last tokens, as many as the longest suffix that is looked up",
+    cache="none; the datastore is read-only and serves every request",
+    invalidated_by=(
+        "another tokenizer",
+        "another corpus snapshot or exclusion manifest",
+        "another index format",
+    ),
+)
+
+
+class TrieNode(NamedTuple):
+    """One node of a ranked list: `parent` is the place of its parent in the list, or
+    `PREFIX_FRONTIER`; `depth` starts at 1; `frequency`
+    continuations begin with it."""
+
+    token: int
+    parent: int
+    depth: int
+    frequency: int
+
+
+def proposal_of(
+    nodes: Iterable[TrieNode],
+    *,
+    request: str = "request-0",
+    generation: int = 0,
+    manifest_hash: str = "",
+) -> Proposal:
+    """The proposal of ranked nodes: a frequency goes to `score`, and there is no q."""
+    return Proposal(
+        nodes=tuple(
+            ProposalNode(
+                token_id=node.token,
+                parent=node.parent,
+                depth=node.depth,
+                score=node.frequency,
+                source=CONTRACT.name,
+                state_owner=CONTRACT.name,
+                origin_request=request,
+            )
+            for node in nodes
+        ),
+        probability_semantics=CONTRACT.probability_semantics,
+        sampling_relation=CONTRACT.sampling_relation,
+        topology=CONTRACT.topology,
+        state_handle=ProposalStateHandle(CONTRACT.name, request, generation),
+        manifest_hash=manifest_hash,
+    )
