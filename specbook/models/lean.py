@@ -25,7 +25,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,8 +166,27 @@ class LeanTarget(ModelTarget):
     def _forward(
         self, state: _State, pending: list[int], tree: CandidateTree
     ) -> LeanRows:
+        rows = LeanRows(self._weights, self._run(state, pending, tree), tree)
+        # The frontier's law is always needed; its group belongs to the forward.
+        rows.prepare(FRONTIER)
+        return rows
+
+    def _grow(
+        self, state: _State, tree: CandidateTree, done: int, rows: LeanRows
+    ) -> LeanRows:
+        hidden = torch.cat([rows._hidden, self._run(state, [], tree, done)])
+        grown = LeanRows(self._weights, hidden, tree, rows._ready)
+        for first in range(done, len(tree), HEAD_GROUP):
+            grown._heads(list(range(first, min(first + HEAD_GROUP, len(tree)))))
+        return grown
+
+    def _run(
+        self, state: _State, pending: list[int], tree: CandidateTree, done: int = 0
+    ) -> torch.Tensor:
+        """Last hidden states of the last pending token, if there is one, and of the
+        tree's rows from `done` on; the rows before it lie in `state`."""
         weights = self._weights
-        base = len(state)
+        base = len(state) - done
         # The head of a long prompt, block by block; nobody asks for its logits.
         while len(pending) > PREFILL:
             block, pending = pending[:PREFILL], pending[PREFILL:]
@@ -176,12 +195,19 @@ class LeanTarget(ModelTarget):
             weights.run(state, block, positions, mask)
             base += PREFILL
         positions = np.concatenate(
-            [np.arange(base, base + len(pending)), np.array(tree.position_ids, int)]
+            [
+                np.arange(base, base + len(pending)),
+                np.array(tree.position_ids[done:], int),
+            ]
         )
-        alone = len(pending) + len(tree) == 1
-        visible = None if alone else visibility(base, len(pending), tree.tree_mask)
-        hidden = weights.run(state, [*pending, *tree.token_ids], positions, visible)
-        return LeanRows(weights, hidden[len(pending) - 1 :], tree)
+        visible: np.ndarray | None = visibility(
+            base, len(pending), tree.tree_mask[done:]
+        )
+        if len(positions) == 1 and visible is not None and visible.all():
+            visible = None
+        ids = [*pending, *tree.token_ids[done:]]
+        hidden = weights.run(state, ids, positions, visible)
+        return hidden[max(0, len(pending) - 1) :]
 
 
 @torch.inference_mode()
@@ -194,18 +220,20 @@ class LeanRows(LogitRows):
     """Last hidden states of the frontier and the tree's rows; logits on demand.
 
     Logits are computed for a group of rows at a time: the row asked for and those
-    that follow below it, breadth first.
+    that follow below it, breadth first. `ready`: rows that are computed already.
     """
 
     def __init__(
-        self, weights: _Weights, hidden: torch.Tensor, tree: CandidateTree
+        self,
+        weights: _Weights,
+        hidden: torch.Tensor,
+        tree: CandidateTree,
+        ready: Mapping[int, torch.Tensor] | None = None,
     ) -> None:
         self._weights = weights
         self._hidden = hidden
         self._tree = tree
-        self._ready: dict[int, torch.Tensor] = {}
-        # The frontier's law is always needed; its group belongs to the forward.
-        self._compute(FRONTIER)
+        self._ready = dict(ready or {})
 
     def __len__(self) -> int:
         """Rows of the tree (the frontier is not counted)."""
@@ -219,7 +247,6 @@ class LeanRows(LogitRows):
             self._compute(row)
         return self._ready[row]
 
-    @torch.inference_mode()
     def _compute(self, row: int) -> None:
         group: list[int] = []
         queue = deque([row])
@@ -228,6 +255,10 @@ class LeanRows(LogitRows):
             if item not in self._ready:
                 group.append(item)
             queue.extend(self._tree.children(item))
+        self._heads(group)
+
+    @torch.inference_mode()
+    def _heads(self, group: list[int]) -> None:
         if group == list(range(-1, len(self._hidden) - 1)):
             hidden = self._hidden
         else:

@@ -9,6 +9,9 @@ The bookkeeping rule that all of them share: the last token of a session is *pen
 It has been decided but its key/value row has not been computed; the next `verify`
 computes it together with the tree. So after every commit the cache covers exactly
 `tokens[:-1]`, whatever was accepted or refused.
+
+A draft model is a target too, with two verbs more (`GrowingSession`): it computes its
+own tree level by level, and it may be told tokens for which it has no state.
 """
 
 from __future__ import annotations
@@ -88,6 +91,31 @@ class TargetSession(Protocol):
 
     def bytes_per_row(self) -> int:
         """Temporary key/value bytes that one candidate row costs."""
+        ...
+
+
+@runtime_checkable
+class GrowingSession(TargetSession, Protocol):
+    """What a session of a draft model answers besides. The engine asks for none of
+    it; `TableTarget`, `TransformersTarget` and `LeanTarget` all have it."""
+
+    def grow(self, tree: CandidateTree) -> TargetRows:
+        """One forward over the rows by which `tree` is longer than the open one.
+
+        The open tree, of the last `verify` or `grow`, must be the first rows of
+        `tree`; those are not computed again. The answer has the laws of all rows, and
+        a later `commit` names rows of `tree`. It is for a drafter, which asks for
+        every new row: unlike `verify`, nothing is put off. Raises `CommitError`
+        without an open tree, `TreeError` when `tree` does not continue it, and
+        `ContextLimitError` as `verify` does; each changes nothing.
+        """
+        ...
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Commit tokens for which there is no state: they become pending, behind the
+        token that is. An open tree is forgotten. Counts as a commit. Raises ValueError
+        for an id outside the vocabulary.
+        """
         ...
 
 
@@ -185,6 +213,29 @@ def check_eos(value: Any, vocab_size: int | None) -> int | tuple[int, ...] | Non
             checks.entries(value, "eos_token_id", "token ids")
         )
     )
+
+
+def check_growth(open_tree: CandidateTree | None, tree: CandidateTree) -> int:
+    """How many first rows of `tree` are those of `open_tree`: all of them, or
+    `TreeError`. Without an open tree `CommitError`."""
+    from ..tree import CandidateTree
+
+    if not isinstance(tree, CandidateTree):
+        raise TreeError(f"grow needs a CandidateTree, got {tree!r}")
+    if open_tree is None:
+        raise CommitError("grow without a verify before it")
+    done = len(open_tree)
+    if len(tree) < done:
+        raise TreeError(f"the tree has {len(tree)} rows, the open one has {done}")
+    for name in ("token_ids", "parents"):
+        old, new = getattr(open_tree, name), getattr(tree, name)[:done]
+        if old != new:
+            row = next(i for i in range(done) if old[i] != new[i])
+            raise TreeError(
+                f"row {row} of the tree has {name} {new[row]}, in the open tree it is "
+                f"{old[row]}: a tree grows behind its rows"
+            )
+    return done
 
 
 def check_tree(

@@ -3,13 +3,14 @@
 A wrong mask, a shifted position or a wrong row kept after a commit changes logits by
 whole units and the text hardly at all. So a target verifies one small tree over
 random ids, commits a scattered path of it, verifies again, and every row must agree
-with plain forwards over prefix and path. The token sequences do not depend on the
-target's answers: the reference can be computed first, and by another forward.
+with plain forwards over prefix and path. The first tree is also grown from its first
+rows, as a draft model grows its own. The token sequences do not depend on the target's
+answers: the reference can be computed first, and by another forward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,23 +125,24 @@ class Plan:
         session = target.start(self.prompt)
         worst = 0.0
         for number, (tree, path, token) in enumerate(self.rounds):
-            rows = session.verify(tree)
-            for row in range(-1, len(tree)):
-                found, wanted = rows.logits(row), expected[number, row]
-                if found.shape != wanted.shape:
-                    raise SelfTestError(
-                        f"self-test round {number}: row {row} has {found.shape} "
-                        f"logits, a plain forward {wanted.shape}"
-                    )
-                difference = measure(found, wanted)
-                if not difference <= bound:
-                    raise SelfTestError(
-                        f"self-test round {number}: the logits of row {row} differ "
-                        f"by {difference:.3g} ({measure.__name__}) from a plain "
-                        f"forward over prefix and path (allowed: {bound:.3g}); mask, "
-                        "positions or the rows kept by a commit are wrong for it"
-                    )
-                worst = max(worst, difference)
+            for how, rows in _ways(session, tree, grows=number == 0):
+                for row in range(-1, len(tree)):
+                    found, wanted = rows.logits(row), expected[number, row]
+                    if found.shape != wanted.shape:
+                        raise SelfTestError(
+                            f"self-test round {number}, {how}: row {row} has "
+                            f"{found.shape} logits, a plain forward {wanted.shape}"
+                        )
+                    difference = measure(found, wanted)
+                    if not difference <= bound:
+                        raise SelfTestError(
+                            f"self-test round {number}, {how}: the logits of row {row} "
+                            f"differ by {difference:.3g} ({measure.__name__}) from a "
+                            "plain forward over prefix and path (allowed: "
+                            f"{bound:.3g}); mask, positions or the rows kept by a "
+                            "commit are wrong for it"
+                        )
+                    worst = max(worst, difference)
             session.commit(path, token)
             if session.cached != len(session.tokens) - 1:
                 raise SelfTestError(
@@ -148,6 +150,21 @@ class Plan:
                     f"for {len(session.tokens)} tokens, one of them pending"
                 )
         return worst
+
+
+def _ways(
+    session: Any, tree: CandidateTree, *, grows: bool
+) -> Iterator[tuple[str, Any]]:
+    """The rows of `tree`: grown behind its first half, then verified at once."""
+    if grows:
+        half = len(tree) // 2
+        session.verify(
+            CandidateTree.from_rows(
+                tree.token_ids[:half], tree.parents[:half], tree.prefix_len
+            )
+        )
+        yield "grown", session.grow(tree)
+    yield "verified", session.verify(tree)
 
 
 def largest(found: np.ndarray, wanted: np.ndarray) -> float:

@@ -20,6 +20,7 @@ from .protocol import (
     FRONTIER,
     CommitError,
     check_eos,
+    check_growth,
     check_path,
     check_policy,
     check_prompt,
@@ -144,7 +145,7 @@ def _check_entries(table: Mapping[Any, Any], vocab_size: int) -> None:
 
 
 class TableSession:
-    """One request to a `TableTarget`. See `TargetSession`."""
+    """One request to a `TableTarget`. See `GrowingSession`."""
 
     def __init__(self, target: TableTarget, tokens: list[int]) -> None:
         self.target = target
@@ -166,6 +167,17 @@ class TableSession:
         path, token = check_path(self._open, rows, token, self.target.vocab_size)
         self.tokens.extend(self._open.token_ids[row] for row in path)
         self.tokens.append(token)
+        self.generation += 1
+        self._open = None
+
+    def grow(self, tree: CandidateTree) -> TableRows:
+        """As `GrowingSession.grow`."""
+        check_growth(self._open, tree)
+        return self.verify(tree)
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """As `GrowingSession.extend`."""
+        self.tokens += checks.token_ids(tokens, vocab_size=self.target.vocab_size)
         self.generation += 1
         self._open = None
 

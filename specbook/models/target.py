@@ -36,6 +36,7 @@ from .protocol import (
     FRONTIER,
     CommitError,
     check_eos,
+    check_growth,
     check_path,
     check_policy,
     check_prompt,
@@ -146,7 +147,8 @@ class ModelTarget:
     """What the generic and the lean target share: identity, text, sessions.
 
     A subclass supplies `_new_state()` (an empty cache with `keep(base, extra)`,
-    `len()`) and `_forward(state, pending, tree) -> rows`.
+    `len()`), `_forward(state, pending, tree) -> rows` and `_grow(state, tree, done,
+    rows) -> rows`, which computes the rows of `tree` from row `done` on.
     """
 
     config: Any
@@ -176,6 +178,9 @@ class ModelTarget:
         raise NotImplementedError
 
     def _forward(self, state: Any, pending: list[int], tree: CandidateTree) -> Any:
+        raise NotImplementedError
+
+    def _grow(self, state: Any, tree: CandidateTree, done: int, rows: Any) -> Any:
         raise NotImplementedError
 
     # ---------------------------------------------------------------- identity
@@ -336,19 +341,22 @@ def check_source(source: Any) -> str | None:
 
 
 class ModelSession:
-    """One request to a model. See `TargetSession`."""
+    """One request to a model. See `TargetSession` and `GrowingSession`."""
 
     def __init__(self, target: ModelTarget, tokens: list[int]) -> None:
         self.target = target
         self.tokens = tokens
         self.generation = 0
         self._state = target._new_state()
-        self._open: tuple[CandidateTree, int] | None = None
+        self._base = 0
+        """Rows of committed tokens in the cache; `tokens[_base:]` is pending."""
+        self._open: tuple[CandidateTree, Any] | None = None
 
     @property
     def cached(self) -> int:
         """Rows in the cache: after a commit, always `len(tokens) - 1`. Between a
-        verify and its commit it counts the tree's rows, too."""
+        verify and its commit it counts the tree's rows, too; an `extend` adds tokens
+        and no rows."""
         return len(self._state)
 
     @torch.inference_mode()
@@ -357,18 +365,31 @@ class ModelSession:
         forgotten: the next one starts from the same prefix."""
         target = self.target
         check_tree(tree, len(self.tokens), target.vocab_size, target.context_limit)
-        base = len(self.tokens) - 1 if self.generation else 0
-        if self._open is not None:
-            self._state.keep(base, [])
-            self._open = None
-        pending = self.tokens[base:]
+        self._forget()
         try:
-            rows = target._forward(self._state, pending, tree)
+            rows = target._forward(self._state, self.tokens[self._base :], tree)
         except BaseException:
             # A forward that broke off half-way has written to some layers only.
-            self._state.keep(base, [])
+            self._state.keep(self._base, [])
             raise
-        self._open = (tree, base)
+        self._open = (tree, rows)
+        return rows
+
+    @torch.inference_mode()
+    def grow(self, tree: CandidateTree) -> Any:
+        """As `GrowingSession.grow`."""
+        target = self.target
+        opened, rows = self._open or (None, None)
+        done = check_growth(opened, tree)
+        check_tree(tree, len(self.tokens), target.vocab_size, target.context_limit)
+        if len(tree) > done:
+            before = len(self._state)
+            try:
+                rows = target._grow(self._state, tree, done, rows)
+            except BaseException:
+                self._state.keep(before, [])
+                raise
+        self._open = (tree, rows)
         return rows
 
     @torch.inference_mode()
@@ -376,14 +397,29 @@ class ModelSession:
         """As `TargetSession.commit`."""
         if self._open is None:
             raise CommitError("commit without a verify before it")
-        tree, base = self._open
+        tree, _ = self._open
         path, token = check_path(tree, rows, token, self.target.vocab_size)
         length = len(self.tokens)
-        self._state.keep(base, self._kept_rows(base, length, path))
+        self._state.keep(self._base, self._kept_rows(self._base, length, path))
         self.tokens.extend(tree.token_ids[row] for row in path)
+        self._base = len(self.tokens)
         self.tokens.append(token)
         self.generation += 1
         self._open = None
+
+    @torch.inference_mode()
+    def extend(self, tokens: Sequence[int]) -> None:
+        """As `GrowingSession.extend`."""
+        found = checks.token_ids(tokens, vocab_size=self.target.vocab_size)
+        self._forget()
+        self.tokens += found
+        self.generation += 1
+
+    def _forget(self) -> None:
+        """Drop the rows of an open tree, if there is one, and of what was pending."""
+        if self._open is not None:
+            self._state.keep(self._base, [])
+            self._open = None
 
     @staticmethod
     def _kept_rows(base: int, length: int, path: Sequence[int]) -> list[int]:
@@ -462,39 +498,52 @@ class TransformersTarget(ModelTarget):
     def _forward(
         self, state: TreeCache, pending: list[int], tree: CandidateTree
     ) -> LogitRows:
-        base = len(state)
-        needed = len(tree) + 1
+        return LogitRows(self._run(state, pending, tree))
+
+    def _grow(
+        self, state: TreeCache, tree: CandidateTree, done: int, rows: LogitRows
+    ) -> LogitRows:
+        return LogitRows(torch.cat([rows._logits, self._run(state, [], tree, done)]))
+
+    def _run(
+        self, state: TreeCache, pending: list[int], tree: CandidateTree, done: int = 0
+    ) -> torch.Tensor:
+        """Logits of the last pending token, if there is one, and of the tree's rows
+        from `done` on; the rows before it lie in `state`."""
+        base = len(state) - done
+        needed = bool(pending) + len(tree) - done
         arguments: dict[str, Any] = {
             "input_ids": torch.tensor(
-                [[*pending, *tree.token_ids]], device=self.device
+                [[*pending, *tree.token_ids[done:]]], device=self.device
             ),
-            "attention_mask": self._mask(base, len(pending), tree),
+            "attention_mask": self._mask(base, len(pending), tree, done),
             **state.arguments(self._cache_argument),
         }
-        positions = self._positions(base, len(pending), tree)
+        positions = self._positions(base, len(pending), tree, done)
         if positions is not None:
             arguments["position_ids"] = positions
         if self._slices_head:
             # The head is the widest matrix of a small model: only the rows whose law
             # somebody may ask for, the pending token's and the tree's.
             arguments["logits_to_keep"] = needed
-        logits = self.model(**arguments).logits[0, -needed:]
-        return LogitRows(logits)
+        return self.model(**arguments).logits[0, -needed:]
 
     def _positions(
-        self, base: int, pending: int, tree: CandidateTree
+        self, base: int, pending: int, tree: CandidateTree, done: int = 0
     ) -> torch.Tensor | None:
         """Position ids [1, pending + N]: by depth, never by row number (case H09)."""
-        rows = [*range(base, base + pending), *tree.position_ids]
+        rows = [*range(base, base + pending), *tree.position_ids[done:]]
         return torch.tensor([rows], device=self.device)
 
-    def _mask(self, base: int, pending: int, tree: CandidateTree) -> torch.Tensor:
-        """The additive mask [1, 1, pending + N, base + pending + N].
+    def _mask(
+        self, base: int, pending: int, tree: CandidateTree, done: int = 0
+    ) -> torch.Tensor:
+        """The additive mask [1, 1, pending + N - done, base + pending + N].
 
         Additive and in the model's dtype: under eager attention a boolean mask is
         added as 0 and 1, and the tree silently leaks.
         """
-        visible = torch.from_numpy(visibility(base, pending, tree.tree_mask))
+        visible = torch.from_numpy(visibility(base, pending, tree.tree_mask[done:]))
         mask = torch.zeros(visible.shape, dtype=self.dtype)
         mask.masked_fill_(~visible, torch.finfo(self.dtype).min)
         return mask[None, None].to(self.device)
@@ -584,13 +633,14 @@ def _to_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 def visibility(base: int, pending: int, tree_mask: np.ndarray) -> np.ndarray:
-    """Boolean [pending + N, base + pending + N]: which columns each row may see.
+    """Boolean [pending + n, base + pending + N]: which columns each row may see.
 
     Pending tokens are a causal chain behind `base` cached rows; tree rows see all of
-    both, themselves and their ancestors (article, section 0x0C).
+    both, themselves and their ancestors (article, section 0x0C). `tree_mask` [n, N]:
+    the last n rows of the tree's own mask, where the first N - n are cached too.
     """
-    rows = len(tree_mask)
-    visible = np.zeros((pending + rows, base + pending + rows), dtype=bool)
+    rows, columns = tree_mask.shape
+    visible = np.zeros((pending + rows, base + pending + columns), dtype=bool)
     visible[:, :base] = True
     visible[:pending, base : base + pending] = np.tri(pending, dtype=bool)
     visible[pending:, base : base + pending] = True

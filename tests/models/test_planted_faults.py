@@ -20,26 +20,26 @@ from .drive import check_rounds
 class BooleanMask(TransformersTarget):
     """Under eager attention True and False are added as 1 and 0."""
 
-    def _mask(self, base, pending, tree):
-        return super()._mask(base, pending, tree) == 0
+    def _mask(self, *rows):
+        return super()._mask(*rows) == 0
 
 
 class NoPositions(TransformersTarget):
     """Left out, positions count rows instead of depths."""
 
-    def _positions(self, base, pending, tree):
+    def _positions(self, *rows):
         return None
 
 
 class SiblingsLeak(TransformersTarget):
     """A lower triangle is right only until the first sibling (case H10)."""
 
-    def _mask(self, base, pending, tree):
-        mask = super()._mask(base, pending, tree)
+    def _mask(self, base, pending, tree, done=0):
+        mask = super()._mask(base, pending, tree, done)
         rows = len(tree)
         triangle = torch.tril(torch.ones(rows, rows, dtype=torch.bool))
         if rows:
-            mask[0, 0, -rows:, -rows:].masked_fill_(triangle, 0.0)
+            mask[0, 0, done - rows :, -rows:].masked_fill_(triangle[done:], 0.0)
         return mask
 
 
@@ -136,8 +136,9 @@ def test_the_lean_forward_is_refused_when_it_is_wrong(monkeypatch):
     with monkeypatch.context() as patch:
 
         def leaky(base, pending, tree_mask):
-            rows = len(tree_mask)
-            return visibility(base, pending, np.tri(rows, dtype=bool))
+            rows, columns = tree_mask.shape
+            triangle = np.tri(columns, dtype=bool)[columns - rows :]
+            return visibility(base, pending, triangle)
 
         patch.setattr(lean_module, "visibility", leaky)
         with pytest.raises(SelfTestError, match="logits of row"):
