@@ -20,6 +20,7 @@ from .contract import (
     Selection,
     SourceContract,
     Verifier,
+    VerifierContract,
     bind,
     contract_of,
     negotiate,
@@ -187,9 +188,7 @@ def generate(
         *("tokens", "generation", "verify", "commit", "bytes_per_row"),
     )
     drafters = [
-        item.start(
-            prompt, request=REQUEST, vocab_size=target.vocab_size, policy=policy
-        )
+        item.start(prompt, request=REQUEST, vocab_size=target.vocab_size, policy=policy)
         for item in sources
     ]
     for item, drafter in zip(sources, drafters, strict=True):
@@ -269,6 +268,7 @@ def _round(
             proposal, source.contract, manifest.proposal_cache_generation
         )
         _check_budget(proposal, source.contract, depth, nodes)
+        _check_laws(proposal, source.contract.name, verifier.contract, vocab_size)
         nodes -= len(proposal.nodes)
         proposals.append(proposal)
     with watch.bill("packing"):
@@ -555,4 +555,23 @@ def _check_budget(
             raise ProposalError(
                 f"{contract.name}: its contract says {name} {promised.value!r}, "
                 f"its proposal {made.value!r}"
+            )
+
+
+def _check_laws(
+    proposal: Proposal, source: str, rule: VerifierContract, vocab_size: int
+) -> None:
+    """A rule that reads q needs all of it, over this target's vocabulary: what is left
+    of p after a refusal depends on what q gives to every token."""
+    for index, node in enumerate(proposal.nodes):
+        if node.law is None:
+            if rule.reads_q:
+                raise ContractError(
+                    f"verifier {rule.name!r} reads q, and {source}'s nodes[{index}] "
+                    "comes without the law that it was drawn from"
+                )
+        elif len(node.law) != vocab_size:
+            raise ProposalError(
+                f"{source}: nodes[{index}] was drawn from a law [{len(node.law)}], "
+                f"the target's vocabulary has {vocab_size}"
             )

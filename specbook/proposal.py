@@ -7,8 +7,9 @@ ranks. They are two fields so that one can never be passed for the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from . import checks
 from .errors import ProposalError
@@ -53,6 +54,13 @@ class ProposalNode:
     [0, 1] is the token's probability under the conditional law it was drawn from;
     `score` is any real number, larger is better. `state_owner` names whose
     provisional state stands behind the node, `origin_request` the request it is for.
+
+    `law` [V] is that conditional law as a whole, for the rules that must know what q
+    gives to every other token (a residual max(p - q, 0) does). It is the law of this
+    very draw: of siblings drawn without replacement, a later one's has zeros where the
+    earlier ones were. It is kept as a read-only view, and two nodes are compared
+    without it. Raises `LawError` when it is none, `ProposalError` when `q` is not its
+    entry.
     """
 
     token_id: int
@@ -63,6 +71,7 @@ class ProposalNode:
     source: str = ""
     state_owner: str = ""
     origin_request: str = ""
+    law: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         checks.integer(self.token_id, "token_id", least=0, error=ProposalError)
@@ -74,6 +83,18 @@ class ProposalNode:
             checks.real(self.score, "score", error=ProposalError)
         for name in ("source", "state_owner", "origin_request"):
             checks.text(getattr(self, name), name, error=ProposalError)
+        if self.law is not None:
+            self._check_law()
+
+    def _check_law(self) -> None:
+        law = checks.law(self.law, f"the law of token {self.token_id}").view()
+        law.flags.writeable = False
+        if not (self.token_id < len(law) and law[self.token_id] == self.q):
+            raise ProposalError(
+                f"token {self.token_id} has q = {self.q}, which is not its entry in "
+                f"the law [{len(law)}] that it was drawn from"
+            )
+        object.__setattr__(self, "law", law)
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,19 @@ ORDERS = ("breadth", "depth")
 @dataclass(frozen=True)
 class SourceMark:
     """One source's claim on a row. A merged row keeps one for each claim, so no
-    source's q or score is lost or averaged away."""
+    source's q or score is lost or averaged away.
+
+    `law` is the proposal node's; `draw` counts the nodes of all merged proposals, so
+    that the order in which siblings were drawn outlives the merge.
+    """
 
     source: str
     q: Any = None
     score: Any = None
     state_owner: str = ""
     origin_request: str = ""
+    law: Any = field(default=None, repr=False, compare=False)
+    draw: int = field(default=0, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,7 @@ class CandidateTree:
         if isinstance(proposals, Proposal):
             proposals = [proposals]
         root = _Node()
+        draws = 0
         for index, proposal in enumerate(
             checks.entries(proposals, "proposals", "Proposals", TreeError)
         ):
@@ -195,9 +202,12 @@ class CandidateTree:
                         item.score,
                         item.state_owner,
                         item.origin_request,
+                        item.law,
+                        draws,
                     )
                 )
                 placed.append(node)
+                draws += 1
         return cls._flatten(root, prefix_len, order)
 
     @classmethod
@@ -297,6 +307,13 @@ class CandidateTree:
                 return child
         return None
 
+    def draws(self, row: int) -> tuple[tuple[int, SourceMark], ...]:
+        """The candidates under `row` in the order in which they were drawn: (child row,
+        mark) for every claim. A token that was drawn twice is there twice; a rule that
+        tests one draft after the other must follow this order and no other."""
+        found = [(c, mark) for c in self.children(row) for mark in self.sources[c]]
+        return tuple(sorted(found, key=lambda item: item[1].draw))
+
     def path_rows(self, row: int) -> tuple[int, ...]:
         """Rows from the first token down to `row`, inclusive; () for the frontier."""
         row = self._check_row(row, least=PREFIX_FRONTIER)
@@ -361,6 +378,13 @@ class CandidateTree:
                 if mark.q is not None:
                     name = f"q of row {row} from {mark.source!r}"
                     checks.real(mark.q, name, least=0, most=1, error=TreeError)
+                token = self.token_ids[row]
+                if mark.law is not None and not (
+                    token < len(mark.law) and mark.law[token] == mark.q
+                ):
+                    raise TreeError(
+                        f"q of row {row} from {mark.source!r} is not its law's entry"
+                    )
         if sum(len(rows) for rows in self._children.values()) != len(self):
             raise TreeError("some row is listed as a child twice")
 
