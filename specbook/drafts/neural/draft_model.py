@@ -1,0 +1,409 @@
+"""A separate draft model: a smaller causal language model with the target's vocabulary.
+
+Contract, by the options. A chain is drawn token by token from the draft model's own
+law, processed by the target's sampling policy, so its q is a normalised conditional law
+and its tokens are independent draws ("iid"; a sequence). A tree (some width above 1)
+comes in three kinds:
+
+without_replacement (the default)
+    The children of a node are drawn one after the other, each from the law that is left
+    when the earlier ones are taken out, which is the law that it carries. A law with
+    fewer possible tokens than the width gives fewer children.
+iid
+    The children are drawn independently. A token that is drawn twice is two nodes with
+    one full prefix; the tree merges them and keeps both marks, and only the first is
+    drafted further.
+top_k
+    The children are the most probable tokens, lowest id first on ties. That is a beam,
+    not a sample: the probabilities are scores, and no rule may read them as q.
+
+At temperature 0 the law is one-hot: q is 1, and a sampled tree is a chain.
+
+Whether a node is expanded may depend on its path (budget, context, `stop_below`), never
+on the tokens that would be drawn there; dropping a drawn token because the model was
+unsure of it would bend q (article, section 0x05A).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ... import checks, paths
+from ...chance import Chance
+from ...contract import SourceContract
+from ...errors import ArtifactError, ContractError, SpecbookError
+from ...policy import SamplingPolicy
+from ...proposal import (
+    PREFIX_FRONTIER,
+    ProbabilitySemantics,
+    Proposal,
+    ProposalNode,
+    ProposalStateHandle,
+    SamplingRelation,
+    Topology,
+)
+from .own_tree import OwnTree
+
+CHILDREN = ("without_replacement", "iid", "top_k")
+
+SHIPPED = ("draft", "smollm2")
+"""Where in `data/` the checkpoint lies that the book trained for its own target."""
+
+CONTRACT = SourceContract(
+    name="draft_model",
+    probability_semantics=ProbabilitySemantics.NORMALIZED_CONDITIONAL,
+    sampling_relation=SamplingRelation.IID,
+    topology=Topology.SEQUENCE,
+    weights="a causal language model of its own",
+    state="the request's tokens",
+    cache="its own key/value cache, rolled back to the published path",
+    invalidated_by=(
+        "another tokenizer",
+        "another sampling policy",
+        "another checkpoint of either model",
+    ),
+)
+
+
+class DraftModel:
+    """The draft source. See the module for its contract.
+
+    `model`: a `Target`, or a folder or hub id that `load_target` reads; None is the
+    checkpoint that the book ships. `widths`: children of each node, level by level, so
+    `(1, 1, 1)` is a chain of three. `children`: one of `CHILDREN`. `stop_below`:
+    nothing is drafted below a node if the probability, under the draft model, of the
+    path and of its most probable continuation together is less (at temperature 0 that
+    of temperature 1 counts); 0 never stops. Raises `ValueError` for bad options and
+    `ArtifactError` for a checkpoint that is not there. Sections 0x03 and 0x08A.
+    """
+
+    contract = CONTRACT
+
+    def __init__(
+        self,
+        model: Any = None,
+        *,
+        widths: Sequence[int] = (1, 1, 1, 1),
+        children: str = "without_replacement",
+        stop_below: float = 0.0,
+    ) -> None:
+        self.widths = tuple(
+            checks.integer(width, f"widths[{level}]", least=1)
+            for level, width in enumerate(checks.entries(widths, "widths", "integers"))
+        )
+        if not self.widths:
+            raise SpecbookError("widths is empty: a draft has one level at least")
+        self.children = checks.one_of(children, "children", CHILDREN)
+        self.stop_below = checks.float64(stop_below, "stop_below", least=0, most=1)
+        self.contract = _contract(self.is_chain, children)
+        self.model = _loaded(model)
+        self._matched: set[Any] = set()
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every node has one child at most."""
+        return max(self.widths) == 1
+
+    def identity(self) -> str:
+        """The options and the checkpoint, for the round manifest."""
+        about = self.model.identity()
+        return (
+            f"draft_model widths={self.widths} children={self.children} "
+            f"stop_below={self.stop_below} checkpoint={about['checkpoint']} "
+            f"tokenizer={about['tokenizer']} dtype={about['dtype']} "
+            f"backend={about['backend']}"
+        )
+
+    def check_target(self, target: Any) -> None:
+        """Raises `ContractError`, naming the first difference, if `target` has another
+        vocabulary or tokenizer: equal ids would stand for different text (case H23)."""
+        from ...models.vocabulary import first_difference
+
+        one, other = (
+            (part.identity()["tokenizer"], part.vocab_size)
+            for part in (target, self.model)
+        )
+        if (one, other) in self._matched:
+            return
+        if difference := first_difference(target, self.model):
+            raise ContractError(
+                f"{self.contract.name}: the draft model has another vocabulary than "
+                f"the target: {difference}"
+            )
+        if "none" not in (one[0], other[0]):  # that stands for nothing in particular
+            self._matched.add((one, other))
+
+    def start(
+        self,
+        prefix: Iterable[int],
+        *,
+        request: str = "request-0",
+        vocab_size: int | None = None,
+        policy: SamplingPolicy | None = None,
+        manifest_hash: str = "",
+        contract: SourceContract | None = None,
+        helper: Any = None,
+    ) -> DraftModelSession:
+        """A session for one request whose prompt is `prefix` (token ids). `policy` is
+        the target's, by default that of temperature 1: the draft draws by it too.
+        `contract`, `helper`: for a source that is made of this one (`staged`)."""
+        known = self.model.vocab_size
+        if vocab_size is not None and vocab_size != known:
+            raise SpecbookError(
+                f"the draft model has {known} tokens, vocab_size is {vocab_size}"
+            )
+        tokens = checks.token_ids(prefix, "prefix", vocab_size=known)
+        policy = SamplingPolicy() if policy is None else policy
+        if not isinstance(policy, SamplingPolicy):
+            raise SpecbookError(f"not a SamplingPolicy: {policy!r}")
+        if helper is not None:
+            helper = helper.start(
+                tokens, request=request, vocab_size=known, policy=policy
+            )
+        return DraftModelSession(
+            self,
+            tokens,
+            request,
+            policy,
+            manifest_hash,
+            contract=contract,
+            helper=helper,
+        )
+
+
+def _contract(chain: bool, children: str) -> SourceContract:
+    if children == "top_k":
+        semantics, relation = ProbabilitySemantics.SCORE_ONLY, SamplingRelation.BEAM
+    else:
+        semantics = ProbabilitySemantics.NORMALIZED_CONDITIONAL
+        # One draw is both: a chain is what the rules for independent draws expect.
+        relation = (
+            SamplingRelation.IID
+            if chain or children == "iid"
+            else SamplingRelation.WITHOUT_REPLACEMENT
+        )
+    return replace(
+        CONTRACT,
+        probability_semantics=semantics,
+        sampling_relation=relation,
+        topology=Topology.SEQUENCE if chain else Topology.TREE,
+    )
+
+
+def _loaded(model: Any) -> Any:
+    """`model` as a target."""
+    if model is None:
+        try:
+            model = paths.data_path(*SHIPPED)
+        except ArtifactError as error:
+            raise ArtifactError(
+                "no draft model is shipped with this specbook: train one with "
+                "`specbook train draft`, or name a folder or hub id"
+            ) from error
+    if isinstance(model, (str, os.PathLike)):
+        from ...models.loading import load_target
+
+        return load_target(model)
+    from ...models.protocol import Target
+
+    if isinstance(model, type) or not isinstance(model, Target):
+        raise SpecbookError(
+            f"model must be a target, a folder or a hub id, got {model!r}"
+        )
+    return model
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A node that may be expanded: its index among the nodes, its row in the model's
+    own tree, and the probability of its path."""
+
+    node: int
+    row: int
+    sure: Any
+
+
+class DraftModelSession:
+    """One request. A round costs one forward of the draft model a level.
+
+    `contract`: under which it proposes. `helper`: the session of another source whose
+    candidates are computed with the first forward of a round; a candidate that the
+    draft model then draws itself needs no forward of its own (`staged`).
+    """
+
+    def __init__(
+        self,
+        source: DraftModel,
+        prefix: Sequence[int],
+        request: str,
+        policy: SamplingPolicy,
+        manifest_hash: str,
+        *,
+        contract: SourceContract | None = None,
+        helper: Any = None,
+    ) -> None:
+        self._source = source
+        self._contract = contract or source.contract
+        self._request = request
+        self._policy = policy
+        self._ranking = (
+            SamplingPolicy(top_k=policy.top_k, top_p=policy.top_p)
+            if policy.greedy
+            else policy
+        )
+        self._manifest_hash = manifest_hash
+        self._helper = helper
+        self._own = OwnTree(source.model, prefix)
+        self._commits = 0
+
+    def propose(
+        self,
+        *,
+        max_depth: int,
+        max_nodes: int,
+        chance: Chance | None = None,
+        manifest_hash: str | None = None,
+    ) -> Proposal:
+        """A chain or tree within the budget; none where the draft model's context
+        ends. `chance` answers the draws; at temperature 0 none is asked."""
+        checks.integer(max_depth, "max_depth", least=0)
+        checks.integer(max_nodes, "max_nodes", least=0)
+        manifest_hash = self._manifest_hash if manifest_hash is None else manifest_hash
+        widths = self._source.widths[: min(max_depth, self._own.room())]
+        nodes: list[ProposalNode] = []
+        if widths and max_nodes:
+            self._own.open(self._guess(len(widths) - 1, chance, manifest_hash))
+            self._draft(widths, nodes, max_nodes, chance)
+        contract = self._contract
+        return Proposal(
+            nodes=tuple(nodes),
+            probability_semantics=contract.probability_semantics,
+            sampling_relation=contract.sampling_relation,
+            topology=contract.topology,
+            state_handle=ProposalStateHandle(
+                contract.name, self._request, self._commits
+            ),
+            manifest_hash=manifest_hash,
+        )
+
+    def commit(self, tokens: Iterable[int]) -> None:
+        """The tokens that the round published, in order."""
+        published = checks.entries(tokens, "tokens", "token ids")
+        self._own.commit(published)
+        if self._helper is not None:
+            self._helper.commit(published)
+        self._commits += 1
+
+    def _guess(self, depth: int, chance: Any, manifest_hash: str) -> Proposal | None:
+        """The helper's candidates, as deep as rows of them can be of use."""
+        if self._helper is None or depth == 0:
+            return None
+        return self._helper.propose(
+            max_depth=depth, max_nodes=depth, chance=chance, manifest_hash=manifest_hash
+        )
+
+    def _draft(
+        self,
+        widths: Sequence[int],
+        nodes: list[ProposalNode],
+        max_nodes: int,
+        chance: Chance | None,
+    ) -> None:
+        """Appends up to `max_nodes` candidates to `nodes`, level by level."""
+        level = [_Place(PREFIX_FRONTIER, PREFIX_FRONTIER, 1)]
+        for depth, width in enumerate(widths, start=1):
+            below = self._level(level, depth, width, nodes, max_nodes, chance)
+            if not below or depth == len(widths) or len(nodes) == max_nodes:
+                return
+            rows = self._own.rows([(nodes[b.node].token_id, b.row) for b in below])
+            level = [replace(b, row=r) for b, r in zip(below, rows, strict=True)]
+
+    def _level(
+        self,
+        level: Sequence[_Place],
+        depth: int,
+        width: int,
+        nodes: list[ProposalNode],
+        max_nodes: int,
+        chance: Chance | None,
+    ) -> list[_Place]:
+        """Appends the children of `level` to `nodes`; those that may have children of
+        their own, with their parent's row."""
+        below: dict[tuple[int, int], _Place] = {}
+        name = self._contract.name
+        top_k = self._source.children == "top_k"
+        for place in level:
+            scores = None
+            if self._source.stop_below:
+                scores = self._own.law(place.row, self._ranking)
+                if place.sure * scores.max() < self._source.stop_below:
+                    continue
+            count = min(width, max_nodes - len(nodes))
+            for token, law in self._children(place.row, count, chance):
+                nodes.append(
+                    ProposalNode(
+                        token_id=token,
+                        parent=place.node,
+                        depth=depth,
+                        q=None if top_k else law[token],
+                        score=law[token] if top_k else None,
+                        source=name,
+                        state_owner=name,
+                        origin_request=self._request,
+                        law=None if top_k else law,
+                    )
+                )
+                sure = 1 if scores is None else place.sure * scores[token]
+                below.setdefault(
+                    (place.row, token), _Place(len(nodes) - 1, place.row, sure)
+                )
+        return list(below.values())
+
+    def _children(
+        self, row: int, count: int, chance: Chance | None
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Up to `count` tokens under `row`, each with the law it was drawn from."""
+        kind = self._source.children
+        if kind == "top_k":
+            law = self._own.law(row, self._ranking)
+            for token in most_probable(law, count):
+                yield token, law
+            return
+        law = self._own.law(row, self._policy)
+        for _ in range(count):
+            token = drawn(law, self._policy, chance)
+            yield token, law
+            if kind == "iid":
+                continue
+            rest = law.copy()
+            rest[token] = 0
+            total = rest.sum()
+            if not total > 0:
+                return
+            law = rest / total
+
+
+def drawn(law: np.ndarray, policy: SamplingPolicy, chance: Chance | None) -> int:
+    """A draw from `law` [V]; at temperature 0 it is certain, and asks nothing."""
+    if policy.greedy:
+        return int(np.argmax(law))
+    if chance is None:
+        raise SpecbookError("a draft at temperature above 0 is drawn: chance is needed")
+    return chance.draw(law)
+
+
+def most_probable(law: np.ndarray, count: int) -> list[int]:
+    """The `count` most probable tokens of `law` [V], the lowest id first on ties;
+    fewer if fewer are possible."""
+    count = min(count, int(np.count_nonzero(law)))
+    if count == 0:
+        return []
+    # A full sort of a real vocabulary costs more than a small draft model's forward.
+    least = np.partition(law, len(law) - count)[len(law) - count]
+    found = np.flatnonzero(law >= least)
+    return found[np.argsort(-law[found], kind="stable")][:count].tolist()
