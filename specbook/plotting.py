@@ -74,6 +74,8 @@ COLUMN_INCHES = 7.5
 SMALLEST_TEXT = 8.0
 GLYPH_POINTS = 6.6
 """The width of a bold letter of 9 points, a little on the safe side."""
+PREFIX_POINTS = 72
+"""The room left of a tree's prefix, for its name and length."""
 DPI = 192
 CSS_DPI = 96
 INK = "#1a1a1a"
@@ -419,7 +421,8 @@ def draw_tree(
             width = ax.get_position().width * fig.get_figwidth()
         _draw_edges(ax, net, spots, groups, path)
         _draw_rows(ax, net, spots, groups, path, crossed)
-        step = 72 * max(4.2, width) / (max(1, tree.max_depth) + 0.9)
+        points = 72 * max(4.2, width) - PREFIX_POINTS
+        step = points / (max(1, tree.max_depth) + 0.45)
         _draw_texts(ax, tree, net, spots, groups, texts, step)
         _tree_legend(ax, groups, path, crossed, texts, refused_label)
         if not tree.token_ids:
@@ -427,7 +430,7 @@ def draw_tree(
         if title:
             ax.set_title(title, loc="left", parse_math=False)
         bottom = min(height for _, height in spots.values())
-        ax.set_xlim(-0.45, max(1, tree.max_depth) + 0.45)
+        ax.set_xlim(-PREFIX_POINTS / step, max(1, tree.max_depth) + 0.45)
         ax.set_ylim(bottom - 0.75, 0.6)
         ax.set_axis_off()
     return fig
@@ -546,7 +549,9 @@ def _draw_texts(
         place[0], place[1], "P", fontsize=10, fontweight="bold", zorder=5, **centred
     )
     count = f"prefix\n{tree.prefix_len} token{'s' if tree.prefix_len != 1 else ''}"
-    ax.annotate(count, place, (0, -25), fontsize=8, color=MUTED, bbox=box, **free)
+    # To the left of it, where no edge can run.
+    beside = {**free, "ha": "right"}
+    ax.annotate(count, place, (-17, 0), fontsize=8, color=MUTED, **beside)
     crowded = max(map(len, texts), default=0) * GLYPH_POINTS > step
     room = max(3, int((2 * step if crowded else step) / GLYPH_POINTS))
     for row, text in enumerate(texts):
