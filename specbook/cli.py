@@ -1,4 +1,4 @@
-"""The command line: `specbook fetch | decode | bench decode | doctor | version`.
+"""The command line: `specbook fetch | decode | bench decode | train draft | doctor`.
 
 Torch is imported only by the commands that run a model, and only after their options
 have been checked. What is wrong with the input is one line and exit status 2; what is
@@ -41,6 +41,8 @@ app = typer.Typer(
 )
 bench_app = typer.Typer(help="Measure on this machine.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
+train_app = typer.Typer(help="Train a draft for a target.", no_args_is_help=True)
+app.add_typer(train_app, name="train")
 
 TargetOption = Annotated[
     str | None,
@@ -275,6 +277,86 @@ def bench_decode(
         console.print(table)
     if out is not None:
         _say(f"written to {out}")
+
+
+@train_app.command("draft")
+@_guarded
+def train_draft(
+    out: Annotated[Path, typer.Option(help="Folder of the trained draft.")],
+    target: TargetOption = None,
+    rows: Annotated[
+        int, typer.Option(help="Teacher rows to train on; made once, then cached.")
+    ] = 1_000_000,
+    steps: Annotated[int | None, typer.Option(help="Of the optimizer.")] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(help="Which of the target's layers to start from, as 0,1,9,29."),
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Of the draft's stream.")] = None,
+    inner: Annotated[
+        int | None, typer.Option(help="Width of its feed-forward blocks.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(help="What it takes over: random, embeddings or layers."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of data and training.")] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an unfinished run.")
+    ] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Train a small draft model by distillation and write it as a checkpoint.
+
+    The defaults are those of the draft that is shipped. Data lies in the cache, so
+    that an interrupted run loses nothing. The measured agreement is printed.
+    """
+    from .training.settings import Recipe, Settings
+
+    checks.integer(rows, "rows", least=1)
+    chosen: dict[str, Any] = {
+        "steps": steps,
+        "width": width,
+        "inner": inner,
+        "start": start,
+        "layers": None if layers is None else _numbers(layers, "layers"),
+    }
+    given = {name: value for name, value in chosen.items() if value is not None}
+    settings = Settings(**given, seed=seed)
+    recipe = Recipe(seed=seed)
+
+    from .training import run
+
+    manifest = run.train_draft(
+        out,
+        target,
+        rows=rows,
+        settings=settings,
+        recipe=recipe,
+        resume=resume,
+        command=_train_command(rows, settings),
+        progress=_say,
+    )
+    typer.echo(json.dumps(manifest["measured"], indent=1))
+
+
+def _numbers(text: str, name: str) -> tuple[int, ...]:
+    """Comma-separated numbers."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise SpecbookError(
+            f"{name} must be numbers with commas between them, got {text!r}"
+        ) from None
+
+
+def _train_command(rows: int, settings: Any) -> str:
+    """The command with every option spelled out: defaults may change later."""
+    return (
+        f"specbook train draft --out NAME --rows {rows} --steps {settings.steps} "
+        f"--layers {','.join(map(str, settings.layers))} --width {settings.width} "
+        f"--inner {settings.inner} --start {settings.start} --seed {settings.seed}"
+    )
 
 
 # ------------------------------------------------------------------------- decode

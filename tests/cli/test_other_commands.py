@@ -48,9 +48,9 @@ def test_version(runner):
 
 def test_help_names_every_command(runner):
     told = runner.invoke(app, ["--help"]).stdout
-    for name in ("fetch", "decode", "bench", "doctor", "version"):
+    for name in ("fetch", "decode", "bench", "train", "doctor", "version"):
         assert f"\n  {name} " in told
-    for later in ("train", "advise", "export", "measure"):
+    for later in ("advise", "export", "measure"):
         assert f"\n  {later} " not in told
 
 

@@ -1,0 +1,116 @@
+"""The distillation loss: Kullback-Leibler divergence from stored teacher rows.
+
+A stored row keeps the k most probable tokens of the teacher's law p and so the mass r
+of all others. The loss compares p and the student's law q on these k + 1 cells:
+
+    sum over the k tokens of p log(p / q)  +  r log(r / q(all others)),
+
+which is at most the divergence of the whole laws, and zero where they agree on the
+cells. Its gradient by the logit of token j is q_j - p_j for a kept token and
+q_j (1 - r / q(all others)) for any other, so head and loss are one function here:
+logits exist only for a few hundred rows at a time, which at a vocabulary of 49,152 is
+the difference between 50 MB and many hundreds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..errors import SpecbookError
+
+ROWS_AT_ONCE = 512
+
+LEAST_REST = 1e-6
+"""The student's mass outside the kept tokens is taken to be at least this much where
+we divide by it: it may vanish to rounding while the teacher's does not."""
+
+
+def distillation_loss(
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    top_ids: torch.Tensor,
+    top_logps: torch.Tensor,
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> torch.Tensor:
+    """Mean loss (nats a row) of a student whose logits are `hidden @ weight.T`.
+
+    `hidden`: [R, width]; `weight`: the head, [V, width]; `top_ids`: int64 [R, k];
+    `top_logps`: natural logarithms of the teacher's law, [R, k]. `dtype`: in which the
+    products are computed. Differentiable by `hidden` and `weight`. Raises
+    `SpecbookError` for shapes that do not fit, ids outside the vocabulary, an id twice
+    in a row, and a row whose probabilities are more than 1 together.
+    """
+    rows, vocab_size = len(hidden), len(weight)
+    if hidden.dim() != 2 or weight.dim() != 2 or hidden.shape[1] != weight.shape[1]:
+        raise SpecbookError(
+            f"hidden {tuple(hidden.shape)} and weight {tuple(weight.shape)} do not fit"
+        )
+    if rows == 0 or top_ids.shape != top_logps.shape or len(top_ids) != rows:
+        raise SpecbookError(
+            f"{rows} hidden rows, top_ids {tuple(top_ids.shape)} and top_logps "
+            f"{tuple(top_logps.shape)}: they must be as many, and at least one"
+        )
+    if int(top_ids.min()) < 0 or int(top_ids.max()) >= vocab_size:
+        raise SpecbookError(f"top_ids has an id outside 0 .. {vocab_size - 1}")
+    ordered = top_ids.sort(dim=-1).values
+    if bool((ordered[:, 1:] == ordered[:, :-1]).any()):
+        raise SpecbookError("a row of top_ids has an id twice")
+    # float16 keeps three digits, so the sum may exceed 1 by a little.
+    if not float(top_logps.double().exp().sum(-1).max()) <= 1.01:
+        raise SpecbookError("a row of top_logps is no law: it sums to more than 1")
+    return _HeadDivergence.apply(hidden, weight, top_ids, top_logps, dtype)
+
+
+class _HeadDivergence(torch.autograd.Function):
+    """Head, softmax and loss in one; the gradients are computed on the way."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        top_ids: torch.Tensor,
+        top_logps: torch.Tensor,
+        dtype: torch.dtype,
+    ) -> torch.Tensor:
+        wants_grad = any(ctx.needs_input_grad[:2])
+        exact = torch.float64 if dtype == torch.float64 else torch.float32
+        head = weight.detach().to(dtype)
+        hidden_grad = torch.zeros_like(hidden) if wants_grad else None
+        weight_grad = torch.zeros_like(weight) if wants_grad else None
+        total = torch.zeros((), dtype=exact)
+        for start in range(0, len(hidden), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            x = hidden[part].detach().to(dtype)
+            ids = top_ids[part]
+            q = torch.softmax(x @ head.T, dim=-1)
+            logp = top_logps[part].to(exact)
+            p = logp.exp()
+            # Stored in float16, the probabilities may exceed 1 by rounding.
+            r = (1 - p.sum(-1)).clamp_min(0)
+            q_top = q.gather(-1, ids).to(exact)
+            # As a difference of sums of the same rounded numbers, so that what is
+            # left is the rest and not the rounding.
+            rest = q.sum(-1, dtype=exact) - q_top.sum(-1)
+            rest = rest.clamp_min(LEAST_REST)
+            smallest = torch.finfo(exact).tiny
+            total += (p * (logp - q_top.clamp_min(smallest).log())).sum()
+            total += torch.xlogy(r, r / rest).sum()
+            if hidden_grad is None or weight_grad is None:
+                continue
+            grad = q.mul_((1 - r / rest).to(dtype)[:, None])
+            grad.scatter_(-1, ids, (q_top - p).to(dtype))
+            hidden_grad[part] = (grad @ head).to(hidden.dtype)
+            weight_grad += (grad.T @ x).to(weight.dtype)
+        ctx.save_for_backward(hidden_grad, weight_grad)
+        ctx.rows = len(hidden)
+        return total / len(hidden)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        hidden_grad, weight_grad = ctx.saved_tensors
+        scale = grads[0] / ctx.rows
+        return hidden_grad * scale, weight_grad * scale, None, None, None

@@ -1,0 +1,268 @@
+"""Training a small draft model by distillation, with checkpoints.
+
+A run is a function of its settings and its data: the order of the sequences comes from
+the seed and the number of the epoch, the learning rate from the number of the step, and
+nothing else is random. So a checkpoint needs weights, moments and a step number, and
+a run that was interrupted ends with the same bits as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from ..errors import ArtifactError, SpecbookError
+from . import shards
+from .decoding import TaughtSequence
+from .distil import distillation_loss
+from .settings import Settings
+
+_POOL = 32
+"""Batches whose sequences are sorted by length together."""
+
+_CHECKPOINT = "specbook draft training 1"
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`ids` [B, T], padded on the right; `taught`: boolean [B, T], true where there is
+    a teacher row; `top_ids`, `top_logps` [R, k]: those rows, in reading order."""
+
+    ids: torch.Tensor
+    taught: torch.Tensor
+    top_ids: torch.Tensor
+    top_logps: torch.Tensor
+
+
+def collate(sequences: Sequence[TaughtSequence]) -> Batch:
+    """A batch of whole sequences. The last token of each is only predicted, never
+    read; padding and untaught tokens carry no loss."""
+    longest = max(len(s.tokens) for s in sequences) - 1
+    ids = torch.zeros((len(sequences), longest), dtype=torch.long)
+    taught = torch.zeros(ids.shape, dtype=torch.bool)
+    for i, sequence in enumerate(sequences):
+        read = len(sequence.tokens) - 1
+        ids[i, :read] = torch.from_numpy(sequence.tokens[:-1])
+        taught[i, sequence.first_row : read] = True
+    return Batch(
+        ids,
+        taught,
+        torch.from_numpy(np.concatenate([s.top_ids for s in sequences])),
+        torch.from_numpy(np.concatenate([s.top_logps for s in sequences])),
+    )
+
+
+def epoch_order(
+    lengths: Sequence[int], rows_per_step: int, seed: int, epoch: int
+) -> list[list[int]]:
+    """Batches of sequence numbers of one epoch, every sequence once.
+
+    Sequences are shuffled, and sorted by length within pools, so that little is
+    padding; a batch holds at most `rows_per_step` tokens, padding counted, or one
+    sequence. Depends on nothing but the arguments.
+    """
+    generator = np.random.default_rng([seed, epoch])
+    order = generator.permutation(len(lengths))
+    pool = max(1, _POOL * rows_per_step // max(1, int(np.mean(lengths))))
+    found: list[list[int]] = []
+    for start in range(0, len(order), pool):
+        batch: list[int] = []
+        for index in sorted(order[start : start + pool], key=lambda i: -lengths[i]):
+            longest = lengths[batch[0]] if batch else lengths[index]
+            if batch and longest * (len(batch) + 1) > rows_per_step:
+                found.append(batch)
+                batch = []
+            batch.append(int(index))
+        found.append(batch)
+    return [found[i] for i in generator.permutation(len(found))]
+
+
+def _batches(
+    sequences: Sequence[TaughtSequence], settings: Settings, skip: int
+) -> Iterator[tuple[int, Batch]]:
+    """(epoch, batch) for ever, without the first `skip` batches."""
+    lengths = [len(s.tokens) - 1 for s in sequences]
+    epoch = 0
+    while True:
+        order = epoch_order(lengths, settings.rows_per_step, settings.seed, epoch)
+        for batch in order[skip:]:
+            yield epoch, collate([sequences[i] for i in batch])
+        skip = max(0, skip - len(order))
+        epoch += 1
+
+
+def batch_loss(model: Any, batch: Batch, dtype: torch.dtype) -> torch.Tensor:
+    """Mean distillation loss over the taught rows of `batch`."""
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16)
+    with autocast:
+        hidden = model.model(input_ids=batch.ids, use_cache=False).last_hidden_state
+    return distillation_loss(
+        hidden[batch.taught],
+        model.get_output_embeddings().weight,
+        batch.top_ids,
+        batch.top_logps,
+        dtype=dtype,
+    )
+
+
+def train(
+    model: Any,
+    sequences: Sequence[TaughtSequence],
+    settings: Settings,
+    *,
+    data_key: str,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    stop_after: int | None = None,
+    validate: Callable[[Any], dict[str, float]] | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, float]]:
+    """Train `model` in place for `settings.steps` steps; returns the loss curve.
+
+    `model`: a LlamaForCausalLM with tied embeddings, float32. `data_key` names the
+    data: a checkpoint of other data or settings is refused. `checkpoint`: a file that
+    is written every `checkpoint_every` steps and at the end; one that exists is an
+    error without `resume`. `stop_after`: leave after so many steps in all, with a
+    checkpoint. `validate` gives numbers for the curve at each checkpoint. The curve
+    has one entry for each checkpoint: "step", "epoch", "loss" (mean since the last).
+    """
+    if not sequences:
+        raise SpecbookError("there is nothing to train on")
+    say = progress or (lambda line: None)
+    last = settings.steps if stop_after is None else min(stop_after, settings.steps)
+    optimizer = _optimizer(model, settings)
+    key = shards.digest([data_key, json.dumps(settings.described(), sort_keys=True)])
+    curve: list[dict[str, float]] = []
+    begin = 0
+    if checkpoint is not None and checkpoint.exists():
+        if not resume:
+            raise SpecbookError(
+                f"{checkpoint} is there from an earlier run: go on with it (resume) "
+                "or remove it"
+            )
+        begin, curve = _load(checkpoint, model, optimizer, key)
+        say(f"resumed at step {begin} of {settings.steps}")
+    dtype = torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32
+    base = [group["lr"] for group in optimizer.param_groups]
+    model.train()
+    losses: list[float] = []
+    rows = 0
+    clock = time.monotonic()
+    for step, (epoch, batch) in zip(
+        range(begin, last), _batches(sequences, settings, begin), strict=False
+    ):
+        for group, rate in zip(optimizer.param_groups, base, strict=True):
+            group["lr"] = rate * settings.rate(step)
+        loss = batch_loss(model, batch, dtype)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss.item())
+        if not math.isfinite(losses[-1]):
+            raise SpecbookError(f"the loss is {losses[-1]} at step {step}")
+        rows += len(batch.top_ids)
+        if (step + 1) % settings.checkpoint_every and step + 1 != last:
+            continue
+        seconds = time.monotonic() - clock
+        entry = {"step": step + 1, "epoch": epoch, "loss": sum(losses) / len(losses)}
+        model.eval()
+        entry.update(validate(model) if validate is not None else {})
+        model.train()
+        curve.append(entry)
+        if checkpoint is not None:
+            _save(checkpoint, model, optimizer, key, step + 1, curve)
+        left = (settings.steps - step - 1) * seconds / len(losses)
+        told = ", ".join(f"{k} {v:.4g}" for k, v in entry.items() if k != "step")
+        say(
+            f"step {step + 1} of {settings.steps}: {told}; "
+            f"{rows / seconds:.0f} rows a second, {left / 60:.0f} minutes left"
+        )
+        losses, rows = [], 0
+        clock = time.monotonic()
+    model.eval()
+    return curve
+
+
+def _optimizer(model: Any, settings: Settings) -> torch.optim.AdamW:
+    embedding = model.get_input_embeddings().weight
+    if model.get_output_embeddings().weight is not embedding:
+        raise SpecbookError("the draft's head must be tied to its embeddings")
+    matrices = [p for p in model.parameters() if p.dim() >= 2 and p is not embedding]
+    norms = [p for p in model.parameters() if p.dim() < 2]
+    plain = {"lr": settings.learning_rate, "weight_decay": 0.0}
+    return torch.optim.AdamW(
+        [
+            {**plain, "params": matrices, "weight_decay": settings.weight_decay},
+            {**plain, "params": norms},
+            {**plain, "params": [embedding], "lr": settings.embedding_rate},
+        ],
+        betas=(0.9, 0.98),
+    )
+
+
+# -------------------------------------------------------------------- checkpoints
+
+
+def _save(
+    path: Path,
+    model: Any,
+    optimizer: torch.optim.AdamW,
+    key: str,
+    step: int,
+    curve: list[dict[str, float]],
+) -> None:
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        state = optimizer.state[parameter]
+        tensors[f"weight/{name}"] = parameter.detach()
+        for part in ("exp_avg", "exp_avg_sq", "step"):
+            tensors[f"{part}/{name}"] = state[part]
+    noted = {"format": _CHECKPOINT, "key": key, "step": step, "curve": curve}
+    shards.write_bytes(path, save(tensors, metadata={"specbook": json.dumps(noted)}))
+
+
+def _load(
+    path: Path, model: Any, optimizer: torch.optim.AdamW, key: str
+) -> tuple[int, list[dict[str, float]]]:
+    try:
+        with safe_open(path, framework="pt") as stored:
+            state = json.loads((stored.metadata() or {}).get("specbook", "null"))
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}
+    except (OSError, ValueError, SafetensorError) as problem:
+        raise ArtifactError(f"{path} cannot be read: {problem}") from problem
+    if not isinstance(state, dict) or state.get("format") != _CHECKPOINT:
+        raise ArtifactError(f"{path} is not a checkpoint of {_CHECKPOINT!r}")
+    if state.get("key") != key:
+        raise ArtifactError(
+            f"{path} belongs to a run with other settings or other data: go on with "
+            "those, or remove it"
+        )
+    parameters = dict(model.named_parameters())
+    wanted = {
+        f"{part}/{name}"
+        for part in ("weight", "exp_avg", "exp_avg_sq", "step")
+        for name in parameters
+    }
+    if set(tensors) != wanted:
+        raise ArtifactError(f"{path} holds other tensors than this model has")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[f"weight/{name}"])
+            optimizer.state[parameter] = {
+                part: tensors[f"{part}/{name}"].clone()
+                for part in ("step", "exp_avg", "exp_avg_sq")
+            }
+    return int(state["step"]), list(state["curve"])

@@ -1,0 +1,139 @@
+"""How teacher data are made and how a draft is trained: plain values, checked.
+
+Nothing here needs torch, so a command line can refuse an option before it loads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from .. import checks, corpora
+from ..errors import SpecbookError
+from . import asks
+
+DTYPES = ("float32", "bfloat16")
+STARTS = ("random", "embeddings", "layers")
+"""What the student has of the target when training begins."""
+
+CYCLE = (
+    "edit_code",
+    "continue_code",
+    "source",
+    "answer_from_text",
+    "edit_code",
+    "continue_code",
+    "source",
+    "chat",
+)
+"""The kinds of consecutive shards: any stretch of eight holds the same mixture."""
+
+NEW_TOKENS = {
+    "edit_code": 224,
+    "continue_code": 192,
+    "answer_from_text": 144,
+    "chat": 192,
+    "source": 0,
+}
+TEMPERATURES = (0.0, 0.0, 0.7, 1.0)
+"""In turn, within a shard."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How teacher rows are made.
+
+    `seed` of all draws; `sequences` in a shard; `top_k` tokens kept of each law;
+    `prompt_tokens`: longer asks are drawn again; `window_tokens` of a stretch of
+    source; `dtype` of the target, which makes the data and is not what is verified
+    with; `packages` whose sources are used, the share `held_out` of their files not.
+    """
+
+    seed: int = 0
+    sequences: int = 32
+    top_k: int = 16
+    prompt_tokens: int = 400
+    window_tokens: int = 512
+    dtype: str = "bfloat16"
+    packages: tuple[str, ...] = corpora.PACKAGES
+    held_out: Fraction = Fraction(1, 20)
+
+    def __post_init__(self) -> None:
+        checks.integer(self.seed, "seed", least=0)
+        checks.integer(self.sequences, "sequences", least=1)
+        checks.integer(self.top_k, "top_k", least=1)
+        checks.integer(self.prompt_tokens, "prompt_tokens", least=2)
+        checks.integer(self.window_tokens, "window_tokens", least=2)
+        checks.one_of(self.dtype, "dtype", DTYPES)
+
+    def described(self) -> dict[str, Any]:
+        """As plain JSON, with the fixed texts and numbers that it stands on."""
+        return {
+            **asdict(self),
+            "packages": list(self.packages),
+            "held_out": str(self.held_out),
+            "cycle": list(CYCLE),
+            "new_tokens": NEW_TOKENS,
+            "temperatures": list(TEMPERATURES),
+            "wordings": hashlib.sha256("\n".join(asks.wordings()).encode()).hexdigest(),
+        }
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a draft is built and trained.
+
+    `layers`: which of the target's layers the draft's stand for; `width` of its
+    stream; `inner` width of its feed-forward blocks; `start`: what it takes over from
+    the target (see `student`). `steps` of AdamW on batches of at most `rows_per_step`
+    tokens, padding counted. The learning rate warms up over `warm_up` steps to
+    `learning_rate` (embeddings: `embedding_rate`) and falls on a half cosine to a
+    tenth. `clip`: largest norm of the gradient. `dtype` of the products.
+    """
+
+    layers: tuple[int, ...] = (0, 1, 2, 3)
+    width: int = 192
+    inner: int = 512
+    start: str = "layers"
+    steps: int = 1500
+    rows_per_step: int = 4096
+    learning_rate: float = 2e-3
+    embedding_rate: float = 1e-3
+    warm_up: int = 50
+    weight_decay: float = 0.05
+    clip: float = 1.0
+    seed: int = 0
+    dtype: str = "bfloat16"
+    checkpoint_every: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("width", "inner", "steps", "rows_per_step", "checkpoint_every"):
+            checks.integer(getattr(self, name), name, least=1)
+        for name in ("warm_up", "seed"):
+            checks.integer(getattr(self, name), name, least=0)
+        for name in ("learning_rate", "embedding_rate", "weight_decay"):
+            checks.real(getattr(self, name), name, least=0)
+        if not checks.real(self.clip, "clip") > 0:
+            raise SpecbookError(f"clip must be above 0, got {self.clip}")
+        checks.one_of(self.start, "start", STARTS)
+        checks.one_of(self.dtype, "dtype", ("float32", "bfloat16"))
+        if not isinstance(self.layers, tuple) or not self.layers:
+            raise SpecbookError(f"layers must be a tuple of numbers: {self.layers!r}")
+        for index, layer in enumerate(self.layers):
+            checks.integer(layer, f"layers[{index}]", least=0)
+        if list(self.layers) != sorted(set(self.layers)):
+            raise SpecbookError(f"layers must be in rising order, got {self.layers}")
+
+    def described(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {**asdict(self), "layers": list(self.layers)}
+
+    def rate(self, step: int) -> float:
+        """What the learning rates are multiplied with at `step` (from 0)."""
+        if step < self.warm_up:
+            return (step + 1) / (self.warm_up + 1)
+        done = (step - self.warm_up) / max(1, self.steps - self.warm_up)
+        return 0.1 + 0.45 * (1 + math.cos(math.pi * done))

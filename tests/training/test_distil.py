@@ -1,0 +1,142 @@
+"""The loss and its gradients against a direct computation in float64."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specbook.errors import SpecbookError
+from specbook.training import distil
+from specbook.training.distil import distillation_loss
+
+
+def case(seed, rows=7, vocab=11, width=3, k=4):
+    """Student's hidden rows and head, the teacher's whole laws, and its top k."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(rows, width, generator=generator, dtype=torch.float64)
+    weight = torch.randn(vocab, width, generator=generator, dtype=torch.float64)
+    laws = torch.randn(rows, vocab, generator=generator, dtype=torch.float64)
+    laws = torch.log_softmax(2 * laws, -1)
+    top = laws.topk(k, -1)
+    return hidden.requires_grad_(), weight.requires_grad_(), laws, top
+
+
+def direct(hidden, weight, top):
+    """The formula, on k + 1 cells, by plain differentiable operations."""
+    q = torch.softmax(hidden @ weight.T, -1)
+    p_top = top.values.exp()
+    q_top = q.gather(-1, top.indices)
+    p = torch.cat([p_top, 1 - p_top.sum(-1, keepdim=True)], -1)
+    q = torch.cat([q_top, 1 - q_top.sum(-1, keepdim=True)], -1)
+    return (p * (p / q).log()).sum(-1).mean()
+
+
+def ours(hidden, weight, top, dtype=torch.float64):
+    return distillation_loss(hidden, weight, top.indices, top.values, dtype=dtype)
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 10))
+def test_value_and_gradients_are_the_direct_ones(seed, rows, k):
+    hidden, weight, _, top = case(seed, rows=rows, k=k)
+    wanted = direct(hidden, weight, top)
+    expected = torch.autograd.grad(wanted, (hidden, weight))
+    found = ours(hidden, weight, top)
+    gradients = torch.autograd.grad(found, (hidden, weight))
+    assert torch.allclose(found, wanted, atol=1e-9)
+    for one, other in zip(gradients, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-9)
+
+
+def test_parts_of_the_rows_make_no_difference(monkeypatch):
+    hidden, weight, _, top = case(1)
+    whole = torch.autograd.grad(ours(hidden, weight, top), (hidden, weight))
+    monkeypatch.setattr(distil, "ROWS_AT_ONCE", 2)
+    parts = torch.autograd.grad(ours(hidden, weight, top), (hidden, weight))
+    for one, other in zip(whole, parts, strict=True):
+        assert torch.allclose(one, other, atol=1e-12)
+
+
+def test_the_cells_lose_information_and_never_add_any():
+    hidden, weight, laws, _ = case(2)
+    q = torch.log_softmax(hidden @ weight.T, -1)
+    whole = (laws.exp() * (laws - q)).sum(-1).mean()
+    found = [ours(hidden, weight, laws.topk(k, -1)).item() for k in (1, 3, 6, 10)]
+    assert found == sorted(found) and found[-1] <= float(whole) + 1e-12
+    # All tokens but one are all cells but a renamed one.
+    assert abs(found[-1] - float(whole)) < 1e-12
+
+
+def test_a_student_that_agrees_has_no_loss_and_no_gradient():
+    hidden, weight, _, _ = case(3)
+    laws = torch.log_softmax(hidden @ weight.T, -1).detach()
+    loss = ours(hidden, weight, laws.topk(4, -1))
+    gradients = torch.autograd.grad(loss, (hidden, weight))
+    assert abs(float(loss)) < 1e-12
+    assert max(float(g.abs().max()) for g in gradients) < 1e-12
+
+
+def test_leaving_out_the_rest_would_be_seen():
+    """The planted fault: cross entropy on the kept tokens alone has another value and
+    another gradient."""
+    hidden, weight, _, top = case(4, k=2)
+    q = torch.log_softmax(hidden @ weight.T, -1).gather(-1, top.indices)
+    kept = (top.values.exp() * (top.values - q)).sum(-1).mean()
+    assert abs(float(kept - ours(hidden, weight, top))) > 1e-3
+    (wrong,) = torch.autograd.grad(kept, hidden)
+    (right,) = torch.autograd.grad(ours(hidden, weight, top), hidden)
+    assert not torch.allclose(wrong, right, atol=1e-4)
+
+
+def test_bfloat16_is_near():
+    hidden, weight, _, top = case(5, rows=64, vocab=300, width=16, k=8)
+    small = (hidden / 4).detach().float().requires_grad_()
+    head = weight.detach().float().requires_grad_()
+    exact = torch.autograd.grad(ours(small, head, top, torch.float32), (small, head))
+    rounded = torch.autograd.grad(ours(small, head, top, torch.bfloat16), (small, head))
+    for one, other in zip(exact, rounded, strict=True):
+        assert float((one - other).norm() / one.norm()) < 0.02
+
+
+def test_a_rest_that_float16_made_negative_counts_as_none():
+    hidden, weight, laws, _ = case(6)
+    top = laws.topk(10, -1)
+    more = (top.indices, (top.values + 0.002).half().float())
+    loss = distillation_loss(hidden, weight, *more, dtype=torch.float64)
+    assert torch.isfinite(loss)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("width", "do not fit"),
+        ("rows", "as many"),
+        ("none", "at least one"),
+        ("vocabulary", "outside 0 .. 10"),
+        ("negative", "outside 0 .. 10"),
+        ("twice", "twice"),
+        ("sum", "more than 1"),
+        ("nan", "no law"),
+    ],
+)
+def test_bad_rows_are_refused(fault, told):
+    hidden, weight, _, top = case(7)
+    ids, logps = top.indices.clone(), top.values.clone()
+    if fault == "width":
+        weight = weight[:, :2]
+    elif fault == "rows":
+        ids = ids[1:]
+    elif fault == "none":
+        hidden, ids, logps = hidden[:0], ids[:0], logps[:0]
+    elif fault == "vocabulary":
+        ids[0, 0] = 11
+    elif fault == "negative":
+        ids[0, 0] = -1
+    elif fault == "twice":
+        ids[0, 0] = ids[0, 1]
+    elif fault == "sum":
+        logps = logps + 1
+    else:
+        logps[0, 0] = float("nan")
+    with pytest.raises(SpecbookError, match=told):
+        distillation_loss(hidden, weight, ids, logps)
