@@ -18,8 +18,9 @@ being edited repeats its latest version. `FrozenAutomaton`, which is built once,
 the latest place that something follows.
 
 *Memory.* Most states have one transition. It is kept in the arrays of the state, and
-only branching states own a dictionary; `nbytes` counts what is held. With a dictionary
-a state instead, the same text takes about three times as much.
+only branching states own a dictionary: on source code that takes a third of the memory
+of a dictionary a state. `nbytes` counts what is held, of the order of a hundred bytes a
+token.
 """
 
 from __future__ import annotations
