@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -92,25 +92,25 @@ def exclude(
     documents: Iterable[Iterable[int]],
     evaluation: Mapping[str, Iterable[int]] | Iterable[Iterable[int]],
     n: int = NGRAM,
-) -> tuple[list[list[int]], list[int]]:
-    """`(kept, dropped)`: the documents that share no n-gram with any evaluation item,
-    and the numbers of those that share one. Items shorter than n are whole n-grams."""
+) -> Iterator[tuple[int, list[int]]]:
+    """The documents that share no n-gram with any evaluation item, each with its
+    number, one at a time. An item shorter than n tokens is one n-gram."""
     checks.integer(n, "n", least=1)
     grams = {
         gram
         for tokens in _items(evaluation).values()
         for gram in _ngrams(tokens, min(n, len(tokens)))
     }
-    sizes = sorted({len(gram) for gram in grams})
-    kept: list[list[int]] = []
-    dropped: list[int] = []
+    return _clean(documents, grams, sorted({len(gram) for gram in grams}))
+
+
+def _clean(
+    documents: Iterable[Iterable[int]], grams: Set[tuple[int, ...]], sizes: list[int]
+) -> Iterator[tuple[int, list[int]]]:
     for number, document in enumerate(documents):
         tokens = checks.token_ids(document, f"documents[{number}]")
-        if any(gram in grams for size in sizes for gram in _ngrams(tokens, size)):
-            dropped.append(number)
-        else:
-            kept.append(tokens)
-    return kept, dropped
+        if not any(gram in grams for size in sizes for gram in _ngrams(tokens, size)):
+            yield number, tokens
 
 
 def manifest(

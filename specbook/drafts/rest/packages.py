@@ -38,8 +38,9 @@ def build_for_target(
     documents: Iterable[Any] = (target.encode(file.text) for file in kept)
     exclusions = f"{len(held)} held-out files, snapshot {corpora.snapshot(held)}"
     if evaluation is not None:
-        documents, dropped = leakage.exclude(documents, evaluation, n)
-        exclusions += f"; {leakage.manifest(evaluation, n)}: {len(dropped)} files"
+        clean = leakage.exclude(documents, evaluation, n)
+        documents = (document for _, document in clean)
+        exclusions += f"; {leakage.manifest(evaluation, n)}"
     about = target.identity()
     return Datastore.build_to(
         path,

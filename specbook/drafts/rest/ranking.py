@@ -115,15 +115,17 @@ def _counted(matches: Sequence[Match], budget: int, depth: int) -> list[TrieNode
         length *= 2
 
 
-def _largest(runs: _Runs, budget: int) -> np.ndarray:
-    """The `budget` largest runs, the earlier ones where sizes are equal, by rank."""
+def _largest(runs: _Runs, most: int) -> np.ndarray:
+    """The `most` largest runs, the earlier ones where sizes are equal, by rank."""
     kept = runs.kept
-    sizes = runs.sizes[kept]
-    if len(kept) > budget:
-        least = np.partition(sizes, -budget)[-budget]
-        kept = kept[sizes >= least]
+    level = kept[:0]
+    if len(kept) > most:
         sizes = runs.sizes[kept]
-    return kept[np.argsort(-sizes, kind="stable")[:budget]]
+        least = np.partition(sizes, -most)[-most]
+        level = kept[sizes == least]
+        kept = kept[sizes > least]
+    order = np.argsort(-runs.sizes[kept], kind="stable")
+    return np.concatenate([kept[order], level[: most - len(kept)]])
 
 
 def _settled(runs: _Runs, best: np.ndarray, budget: int) -> bool:
@@ -145,12 +147,12 @@ def _sampled(
     """
     rows, name = _rows(matches, step, depth)
     runs = _Runs(rows)
-    order = runs.kept[np.argsort(-runs.sizes[runs.kept], kind="stable")]
+    # More exact counts than this cost more than more rows.
+    order = _largest(runs, 4 * budget)
     if len(order) < budget:
         return None
-    sizes = runs.sizes[order]
-    # More exact counts than this cost more than more rows.
-    order = order[: 4 * budget]
+    sizes = runs.sizes[order].tolist()
+    unseen = 0 if len(order) == len(runs.kept) else sizes[-1]
     parents = dict(zip(order.tolist(), runs.parents(order).tolist(), strict=True))
     intervals = {PREFIX_FRONTIER: [(match.low, match.high) for match in matches]}
     counted: list[tuple[int, int]] = []
@@ -164,7 +166,7 @@ def _sampled(
             for match, above in zip(matches, intervals[parents[run]], strict=True)
         ]
         counted.append((-sum(high - low for low, high in intervals[run]), run))
-        more = int(sizes[place + 1]) if place + 1 < len(sizes) else 0
+        more = sizes[place + 1] if place + 1 < len(sizes) else unseen
         if len(counted) < budget or more == sizes[place]:
             continue
         # A node that was not counted must lose to the last of the best, even on a tie.

@@ -66,16 +66,25 @@ class ShardEntry:
                 name = f"{where}: {field.name}"
                 checks.integer(value, name, least=0, error=ArtifactError)
         checks.text(self.sha256, f"{where}: sha256", error=ArtifactError)
+        try:
+            code_bytes = code_type(self.distinct).itemsize
+        except SpecbookError as problem:
+            raise ArtifactError(f"{where}: {problem}") from problem
         for name, ours in (
             ("id_bytes", ID_BYTES),
             ("start_bytes", START_BYTES),
-            ("code_bytes", code_type(self.distinct).itemsize),
+            ("code_bytes", code_bytes),
         ):
             if getattr(self, name) != ours:
                 raise ArtifactError(
                     f"{where}: {name} is {getattr(self, name)}, the width of its "
                     f"{self.distinct} distinct ids is {ours} here"
                 )
+        if self.codes - self.tokens not in (1, self.documents):
+            raise ArtifactError(
+                f"{where}: {self.tokens} tokens and the ends of {self.documents} "
+                f"documents are not {self.codes} codes"
+            )
         if self.length != _padded(sum(self._sizes)):
             raise ArtifactError(
                 f"{where}: its arrays do not fill its {self.length} bytes"
