@@ -429,7 +429,7 @@ def test_reading_costs_an_amortised_constant() -> None:
         return bytecodes(run)
 
     assert cost(8_016) / cost(2_004) < 4.1
-    # Leaving the run walks 500 links once; a walk a token would be a hundred times as much.
+    # Leaving the run walks 500 links once; a walk a token costs a hundred times that.
     assert cost(2_004) < 250 * 2_004
 
 

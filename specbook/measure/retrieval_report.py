@@ -1,0 +1,337 @@
+"""The result of `specbook bench retrieval`: what was measured of each index, ratios, a
+table, a figure and a JSON file. Reading and reporting need no index.
+
+Times and memory are medians of runs that took turns; a ratio of query times is a sum
+over a sum, with an interval from drawing the queries again, as in `decode_report`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArtifactError, SpecbookError
+from .decode_report import RESAMPLES, Ratio, write_whole
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..plotting import FramedFigure
+
+FORMAT = 1
+
+OURS, PEER = "suffix array", "Arctic suffix tree"
+AIMS = (("build", 1.0), ("held", 1.0), ("query", 2.0))
+"""What our index aims at, as the most of each ratio to the peer's."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One index. `build`: seconds of each build. `held` and `peak`: bytes that a build
+    adds to a fresh process, afterwards and at most. `queries`: seconds of each query,
+    by its number; a slow system is asked a part of them. `checked` and `wrong` count
+    the answers that were compared with the plain scan's. `absent`: why it did not run,
+    and how to get it; then the rest is empty."""
+
+    system: str
+    version: str = ""
+    better: str = ""
+    build: tuple[float, ...] = ()
+    held: int | None = None
+    peak: int | None = None
+    queries: dict[int, float] = field(default_factory=dict)
+    checked: int = 0
+    wrong: int = 0
+    absent: str = ""
+
+
+@dataclass(frozen=True)
+class RetrievalReport:
+    """Everything that one benchmark run measured. `tokens`, `documents`: the size of
+    the corpus. `machine` and `settings` say what was measured where."""
+
+    measured: tuple[Measured, ...]
+    tokens: int
+    documents: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+
+    def of(self, system: str) -> Measured:
+        """What was measured of one system. Raises `ValueError` for an unknown one."""
+        for item in self.measured:
+            if item.system == system:
+                return item
+        raise SpecbookError(
+            f"no system is called {system!r}; there are "
+            f"{[item.system for item in self.measured]}"
+        )
+
+    def ratio(self, what: str, system: str, baseline: str) -> Ratio | None:
+        """`what` of `system` over that of `baseline`: "build" and "held" and "peak"
+        (medians), or "query" (sums over the queries that both were asked, with a
+        bootstrap interval over them). None where one of them was not measured."""
+        one, other = self.of(system), self.of(baseline)
+        if what == "query":
+            return _query_ratio(one, other)
+        if what == "build":
+            pair = [median(m.build) if m.build else None for m in (one, other)]
+            runs = min(len(one.build), len(other.build))
+        elif what in ("held", "peak"):
+            pair, runs = [getattr(m, what) for m in (one, other)], 1
+        else:
+            raise SpecbookError(
+                f"what must be build, held, peak or query, got {what!r}"
+            )
+        if pair[0] is None or not pair[1]:
+            return None
+        value = float(pair[0] / pair[1])
+        if what == "build":
+            low = min(one.build) / max(other.build)
+            high = max(one.build) / min(other.build)
+            return Ratio(value, low, high, runs)
+        return Ratio(value, value, value, runs)
+
+    def aims(self) -> list[dict[str, Any]]:
+        """Our index against the peer's: each ratio, the most that it aims at, and
+        whether it keeps to that (None where the peer is absent)."""
+        rows = []
+        for what, most in AIMS:
+            found = self.ratio(what, OURS, PEER)
+            kept = None if found is None else found.value <= most
+            rows.append({"what": what, "most": most, "ratio": found, "kept": kept})
+        return rows
+
+    # ------------------------------------------------------------------- output
+
+    def markdown(self) -> str:
+        """The tables as Markdown, with what each index is better at."""
+        parts = [
+            f"**{title}**\n\n{_markdown(head, rows)}"
+            for title, head, rows in self._tables()
+        ]
+        parts.append("\n".join(f"- {line}" for line in self.strengths()))
+        return "\n\n".join(parts)
+
+    def strengths(self) -> list[str]:
+        """What each index is better at; for one that did not run, how to get it."""
+        return [
+            f"*{m.system}*: {f'did not run: {m.absent}' if m.absent else m.better}."
+            for m in self.measured
+        ]
+
+    def tables(self) -> list[Table]:
+        """The tables for a terminal (rich)."""
+        from rich.table import Table
+
+        made = []
+        for title, head, rows in self._tables():
+            table = Table(title=title)
+            for index, name in enumerate(head):
+                table.add_column(name, justify="right" if index else "left")
+            for row in rows:
+                table.add_row(*row)
+            made.append(table)
+        return made
+
+    def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
+        size = f"{self.tokens:,} tokens in {self.documents:,} documents"
+        tables = [
+            (
+                f"Indexes of {size}: medians",
+                [
+                    "index",
+                    "build, s",
+                    "held, bytes a token",
+                    "peak",
+                    "query, \N{MICRO SIGN}s",
+                    "95th of 100",
+                    "answers checked",
+                    "wrong",
+                ],
+                [self._row(item) for item in self.measured],
+            )
+        ]
+        rows = []
+        for aim in self.aims():
+            kept = {None: "not measured", True: "kept", False: "missed"}[aim["kept"]]
+            told = str(aim["ratio"] or "")
+            rows.append([aim["what"], told, f"{aim['most']:g}", kept])
+        title = f"{OURS} over {PEER}: ratios; [spread of builds, 95 % over queries]"
+        tables.append((title, ["of", "ratio", "aim, at most", ""], rows))
+        return tables
+
+    def _row(self, item: Measured) -> list[str]:
+        if item.absent:
+            return [item.system, "absent", *[""] * 6]
+        times = [1e6 * seconds for seconds in item.queries.values()]
+
+        def per_token(value: int | None) -> str:
+            return "" if value is None else f"{value / max(1, self.tokens):.1f}"
+
+        return [
+            item.system,
+            f"{median(item.build):.2f}" if item.build else "",
+            per_token(item.held),
+            per_token(item.peak),
+            f"{median(times):.1f}" if times else "",
+            f"{np.quantile(times, 0.95):.1f}" if times else "",
+            str(item.checked),
+            str(item.wrong),
+        ]
+
+    def figure(self) -> FramedFigure:
+        """Build time, memory and query time of every index that ran, logarithmic."""
+        from .. import plotting
+
+        return _figure(self, plotting)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain values, ratios included; `from_dict` reads it back."""
+        return {
+            "format": FORMAT,
+            "machine": self.machine,
+            "settings": self.settings,
+            "tokens": self.tokens,
+            "documents": self.documents,
+            "aims": [
+                {**aim, "ratio": aim["ratio"] and asdict(aim["ratio"])}
+                for aim in self.aims()
+            ],
+            "measured": [asdict(item) for item in self.measured],
+        }
+
+    @classmethod
+    def from_dict(cls, values: Any) -> RetrievalReport:
+        """The report that `as_dict` gave; anything else raises `ArtifactError`."""
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise ArtifactError("not a retrieval report of this version")
+        try:
+            measured = []
+            for item in values["measured"]:
+                queries = {int(n): s for n, s in item["queries"].items()}
+                build = tuple(item["build"])
+                measured.append(
+                    Measured(**{**item, "queries": queries, "build": build})
+                )
+            return cls(
+                measured=tuple(measured),
+                tokens=values["tokens"],
+                documents=values["documents"],
+                settings=values["settings"],
+                machine=values["machine"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ArtifactError(f"a damaged retrieval report: {error}") from error
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the JSON to a temporary name, then renames it."""
+        return write_whole(
+            path, json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> RetrievalReport:
+        """Reads what `save` wrote. Raises `ArtifactError` for anything else."""
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ArtifactError(f"{path} is not a retrieval report: {error}") from error
+        return cls.from_dict(values)
+
+
+def _query_ratio(one: Measured, other: Measured) -> Ratio | None:
+    both = sorted(one.queries.keys() & other.queries.keys())
+    if not both:
+        return None
+    table = np.array([[one.queries[n], other.queries[n]] for n in both])
+    count = len(table)
+    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
+    sums = np.vstack([table.sum(axis=0), table[drawn].sum(axis=1)])
+    values = sums[:, 0] / sums[:, 1]
+    low, high = np.quantile(values[1:], (0.025, 0.975))
+    return Ratio(float(values[0]), float(low), float(high), count)
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _figure(report: RetrievalReport, plotting: Any) -> FramedFigure:
+    from matplotlib.figure import Figure
+
+    ran = [item for item in report.measured if not item.absent]
+    tokens = max(1, report.tokens)
+    panels: list[tuple[str, str, Callable[[Measured], float | None]]] = [
+        (
+            "build",
+            "nanoseconds a token",
+            lambda m: 1e9 * median(m.build) / tokens if m.build else None,
+        ),
+        (
+            "memory held",
+            "bytes a token",
+            lambda m: None if m.held is None or m.held <= 0 else m.held / tokens,
+        ),
+        (
+            "query",
+            "microseconds",
+            lambda m: 1e6 * median(m.queries.values()) if m.queries else None,
+        ),
+    ]
+    told = []
+    with plotting.style():
+        fig = Figure(figsize=(7.2, 1.3 + 0.4 * len(ran)), layout="constrained")
+        axes = fig.subplots(1, len(panels), sharey=True)
+        for ax, (title, unit, value) in zip(axes, panels, strict=True):
+            for place, item in enumerate(ran):
+                if (found := value(item)) is None:
+                    continue
+                ours = item.system in (OURS, "suffix automaton")
+                ax.plot(
+                    found,
+                    place,
+                    marker=plotting.MARKERS[0 if ours else 1],
+                    color=plotting.COLOURS[0 if ours else 1],
+                    linestyle="none",
+                )
+                ax.annotate(
+                    f"{found:.3g}",
+                    (found, place),
+                    xytext=(0, 6),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=plotting.SMALLEST_TEXT,
+                )
+                told.append(f"{item.system}, {title}: {found:.3g} {unit}")
+            ax.set_xscale("log")
+            ax.margins(x=0.25, y=0.2)
+            ax.set_title(title)
+            ax.set_xlabel(unit)
+        axes[0].set_yticks(range(len(ran)), [item.system for item in ran])
+        axes[0].invert_yaxis()
+        where = report.machine.get("line", "machine not recorded")
+        if report.settings.get("clock", "wall") != "wall":
+            where += f", {report.settings['clock']} time"
+        kept = [aim["what"] for aim in report.aims() if aim["kept"]]
+        missed = [aim["what"] for aim in report.aims() if aim["kept"] is False]
+        conclusion = "The peer did not run"
+        if kept or missed:
+            conclusion = (
+                f"Against {PEER} the {OURS} keeps its aim for "
+                f"{' and '.join(kept) or 'nothing'}"
+                + (f", and misses it for {' and '.join(missed)}" if missed else "")
+            )
+        return plotting.figure(
+            fig,
+            alt="Three panels of dots on logarithmic axes, one row an index: build "
+            f"time, memory and query time. {'; '.join(told)}.",
+            caption=f"{conclusion}. {report.tokens:,} tokens; medians. Measured on: "
+            f"{where}.",
+        )
