@@ -5,7 +5,9 @@ The same corpus is indexed and the same contexts are looked up by several system
 ship it, our suffix automaton and a plain Python scan. Builds and queries take turns, in
 an order that rotates. Memory is measured in a fresh process for each. The answers are
 compared with the scan's, on what both define: the length of the longest match, and how
-often each continuation follows it. A peer that is not installed is reported as absent.
+often each continuation follows it. Held-out documents then grow by a token at a time in
+those indexes that can, see `retrieval_growth`. A peer that is not installed is reported
+as absent.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import numpy as np
 from .. import checks, corpora
 from ..drafts.automaton import BORDER
 from ..errors import SpecbookError
-from . import retrieval_systems
+from . import retrieval_growth, retrieval_systems
 from .bench_decode import CLOCKS, Progress, _folder, machine
 from .decode_report import write_whole
 from .retrieval_report import Measured, RetrievalReport
@@ -122,10 +124,14 @@ def run(
         documents, held_out, corpus = python_sources(target, tokens)
     indexed = _arrays(documents, "documents")
     limits = Limits(max_suffix, node_budget)
-    contexts = draw_contexts(_arrays(held_out, "held_out"), queries, limits, seed)
+    growing = _arrays(held_out, "held_out")
+    contexts = draw_contexts(growing, queries, limits, seed)
     measured = measure(indexed, contexts, limits, chosen, repeats, now, tell)
+    tell("letting held-out documents grow")
+    grown = retrieval_growth.grow(growing, limits, repeats, clock=now)
     report = RetrievalReport(
         measured=tuple(measured),
+        grown=tuple(grown),
         tokens=sum(map(len, indexed)),
         documents=len(indexed),
         settings={

@@ -8,7 +8,7 @@ over a sum, with an interval from drawing the queries again, as in `decode_repor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,7 @@ import numpy as np
 
 from ..errors import ArtifactError, SpecbookError
 from .decode_report import RESAMPLES, Ratio, write_whole
+from .retrieval_growth import Grown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 OURS, PEER = "suffix array", "Arctic suffix tree"
+GROUPS = ("specbook", "ArcticInference", "no index")
 AIMS = (("build", 1.0), ("held", 1.0), ("query", 2.0))
 """What our index aims at, as the most of each ratio to the peer's."""
 
@@ -54,11 +56,13 @@ class Measured:
 @dataclass(frozen=True)
 class RetrievalReport:
     """Everything that one benchmark run measured. `tokens`, `documents`: the size of
-    the corpus. `machine` and `settings` say what was measured where."""
+    the corpus. `grown`: the texts that grew, see `retrieval_growth`. `machine` and
+    `settings` say what was measured where."""
 
     measured: tuple[Measured, ...]
     tokens: int
     documents: int
+    grown: tuple[Grown, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
 
@@ -78,7 +82,7 @@ class RetrievalReport:
         bootstrap interval over them). None where one of them was not measured."""
         one, other = self.of(system), self.of(baseline)
         if what == "query":
-            return _query_ratio(one, other)
+            return _sums(one.queries, other.queries)
         if what == "build":
             pair = [median(m.build) if m.build else None for m in (one, other)]
             runs = min(len(one.build), len(other.build))
@@ -96,6 +100,17 @@ class RetrievalReport:
             high = max(one.build) / min(other.build)
             return Ratio(value, low, high, runs)
         return Ratio(value, value, value, runs)
+
+    def growth_ratio(self, system: str, baseline: str) -> Ratio | None:
+        """Seconds of `system` over those of `baseline` on the growing texts, a sum over
+        a sum with an interval over the texts; None where one did not run."""
+        both = []
+        for name in (system, baseline):
+            found = [item for item in self.grown if item.system == name]
+            if not found or found[0].absent:
+                return None
+            both.append(dict(enumerate(found[0].seconds)))
+        return _sums(both[0], both[1])
 
     def aims(self) -> list[dict[str, Any]]:
         """Our index against the peer's: each ratio, the most that it aims at, and
@@ -164,7 +179,29 @@ class RetrievalReport:
             rows.append([aim["what"], told, f"{aim['most']:g}", kept])
         title = f"{OURS} over {PEER}: ratios; [spread of builds, 95 % over queries]"
         tables.append((title, ["of", "ratio", "aim, at most", ""], rows))
+        if self.grown:
+            head = [
+                "index",
+                "\N{MICRO SIGN}s a token",
+                f"over {PEER}",
+                "first token right",
+                "right tokens a draft",
+            ]
+            rows = [self._growth_row(item) for item in self.grown]
+            tables.append(("A text that grows: a token in, a draft out", head, rows))
         return tables
+
+    def _growth_row(self, item: Grown) -> list[str]:
+        if item.absent:
+            return [item.system, "absent", *[""] * 3]
+        tokens = max(1, item.total)
+        return [
+            item.system,
+            f"{1e6 * sum(item.seconds) / tokens:.1f}",
+            str(self.growth_ratio(item.system, PEER) or ""),
+            f"{item.first / tokens:.0%}",
+            f"{item.agreed / tokens:.2f}",
+        ]
 
     def _row(self, item: Measured) -> list[str]:
         if item.absent:
@@ -204,6 +241,7 @@ class RetrievalReport:
                 for aim in self.aims()
             ],
             "measured": [asdict(item) for item in self.measured],
+            "grown": [asdict(item) for item in self.grown],
         }
 
     @classmethod
@@ -219,8 +257,19 @@ class RetrievalReport:
                 measured.append(
                     Measured(**{**item, "queries": queries, "build": build})
                 )
+            grown = [
+                Grown(
+                    **{
+                        **g,
+                        "seconds": tuple(g["seconds"]),
+                        "tokens": tuple(g["tokens"]),
+                    }
+                )
+                for g in values["grown"]
+            ]
             return cls(
                 measured=tuple(measured),
+                grown=tuple(grown),
                 tokens=values["tokens"],
                 documents=values["documents"],
                 settings=values["settings"],
@@ -245,17 +294,22 @@ class RetrievalReport:
         return cls.from_dict(values)
 
 
-def _query_ratio(one: Measured, other: Measured) -> Ratio | None:
-    both = sorted(one.queries.keys() & other.queries.keys())
+def _sums(one: Mapping[int, float], other: Mapping[int, float]) -> Ratio | None:
+    """Sum over sum of what both have, with a bootstrap interval."""
+    both = sorted(one.keys() & other.keys())
     if not both:
         return None
-    table = np.array([[one.queries[n], other.queries[n]] for n in both])
+    table = np.array([[one[n], other[n]] for n in both])
     count = len(table)
     drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
     sums = np.vstack([table.sum(axis=0), table[drawn].sum(axis=1)])
     values = sums[:, 0] / sums[:, 1]
     low, high = np.quantile(values[1:], (0.025, 0.975))
     return Ratio(float(values[0]), float(low), float(high), count)
+
+
+def _group(system: str) -> int:
+    return 1 if system.startswith("Arctic") else 2 if system == "plain scan" else 0
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -287,33 +341,39 @@ def _figure(report: RetrievalReport, plotting: Any) -> FramedFigure:
     ]
     told = []
     with plotting.style():
-        fig = Figure(figsize=(7.2, 1.3 + 0.4 * len(ran)), layout="constrained")
+        fig = Figure(figsize=(7.2, 1.6 + 0.4 * len(ran)), layout="constrained")
         axes = fig.subplots(1, len(panels), sharey=True)
         for ax, (title, unit, value) in zip(axes, panels, strict=True):
             for place, item in enumerate(ran):
                 if (found := value(item)) is None:
                     continue
-                ours = item.system in (OURS, "suffix automaton")
+                group = _group(item.system)
                 ax.plot(
                     found,
                     place,
-                    marker=plotting.MARKERS[0 if ours else 1],
-                    color=plotting.COLOURS[0 if ours else 1],
+                    label=GROUPS[group],
+                    marker=plotting.MARKERS[group],
+                    color=plotting.COLOURS[group],
                     linestyle="none",
                 )
+                number = f"{found:,.0f}" if found >= 100 else f"{found:.3g}"
                 ax.annotate(
-                    f"{found:.3g}",
+                    number,
                     (found, place),
                     xytext=(0, 6),
                     textcoords="offset points",
                     ha="center",
                     fontsize=plotting.SMALLEST_TEXT,
                 )
-                told.append(f"{item.system}, {title}: {found:.3g} {unit}")
+                told.append(f"{item.system}, {title}: {number} {unit}")
             ax.set_xscale("log")
             ax.margins(x=0.25, y=0.2)
             ax.set_title(title)
             ax.set_xlabel(unit)
+        handles = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
+        fig.legend(
+            handles.values(), handles.keys(), loc="outside upper center", ncols=3
+        )
         axes[0].set_yticks(range(len(ran)), [item.system for item in ran])
         axes[0].invert_yaxis()
         where = report.machine.get("line", "machine not recorded")

@@ -88,11 +88,7 @@ class System:
 
     def missing(self) -> str | None:
         """None if it can run here, otherwise how to get it."""
-        try:
-            importlib.import_module(self.package)
-        except ImportError as error:
-            return f"{error}; {self.install}" if self.install else str(error)
-        return None
+        return why_missing(self.package, self.install)
 
     def version(self) -> str:
         """Of the package that it comes from."""
@@ -100,6 +96,15 @@ class System:
             return metadata.version(self.package.partition(".")[0].replace("_", "-"))
         except metadata.PackageNotFoundError:
             return "unknown"
+
+
+def why_missing(package: str, install: str = "") -> str | None:
+    """None if `package` can be imported, otherwise why not, and how to get it."""
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        return f"{error}; {install}" if install else str(error)
+    return None
 
 
 def _lists(documents: Documents) -> list[list[int]]:
@@ -297,8 +302,8 @@ def most_frequent(
     return best
 
 
-_ARCTIC = "arctic_inference.suffix_decoding._C"
-_INSTALL = (
+ARCTIC = "arctic_inference.suffix_decoding._C"
+INSTALL = (
     "it is the package arctic-inference 0.3 of PyPI, an sdist: with a C++20 compiler, "
     "cmake and ninja, `pip install nanobind==2.9.2 setuptools wheel grpcio-tools`, "
     'then `CMAKE_ARGS="-DPython_EXECUTABLE=$(which python)" pip install --no-deps '
@@ -332,7 +337,7 @@ SYSTEMS = (
     ),
     System(
         name="Arctic suffix tree",
-        package=_ARCTIC,
+        package=ARCTIC,
         kind="counts",
         prepare=_int32,
         build=_build_arctic,
@@ -340,11 +345,11 @@ SYSTEMS = (
         answer=_answer_arctic,
         better="a corpus that changes while it is used: a token is added to any "
         "sequence, and a whole sequence is removed again, at any time",
-        install=_INSTALL,
+        install=INSTALL,
     ),
     System(
         name="Arctic, its own rule",
-        package=_ARCTIC,
+        package=ARCTIC,
         kind="share",
         prepare=_int32,
         build=_build_arctic,
@@ -352,7 +357,7 @@ SYSTEMS = (
         answer=_answer_arctic_once,
         built_as="Arctic suffix tree",
         better="choosing the match length by the expected number of accepted tokens",
-        install=_INSTALL,
+        install=INSTALL,
     ),
     System(
         name="suffix automaton",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from specbook.drafts.automaton import BORDER
 from specbook.drafts.rest import ContinuationTrie
 from specbook.errors import SpecbookError
-from specbook.measure import bench_retrieval, retrieval_systems
+from specbook.measure import bench_retrieval, retrieval_growth, retrieval_systems
 from specbook.measure.bench_retrieval import (
     agrees,
     check_answers,
@@ -27,6 +27,7 @@ from specbook.measure.bench_retrieval import (
     time_queries,
     weigh,
 )
+from specbook.measure.retrieval_growth import GROWERS, Grower, agreements, grow
 from specbook.measure.retrieval_report import RetrievalReport
 from specbook.measure.retrieval_systems import (
     NAMES,
@@ -227,6 +228,58 @@ def test_contexts_come_from_inside_the_documents() -> None:
         draw_contexts([np.arange(5)], 1, LIMITS, seed=0)
 
 
+# Growing texts.
+
+
+def counting(step: int) -> retrieval_growth.Step:
+    """Drafts the next three numbers of a count by `step`."""
+    return lambda token: [token + step * i for i in (1, 2, 3)]
+
+
+def test_agreements_are_counted_to_the_first_wrong_token() -> None:
+    text = [1, 2, 3, 4, 9, 10, 12]
+    assert agreements(text, counting(1)) == [3, 2, 1, 0, 1, 0, 0]
+    assert agreements(text, counting(2)) == [0, 0, 0, 0, 0, 1, 0]
+    assert agreements([5], counting(1)) == [0]
+
+
+def test_growing_takes_turns_and_counts() -> None:
+    ticks = iter(range(10_000))
+    log: list[str] = []
+
+    def start(name: str) -> Any:
+        def begin(limits: Limits) -> retrieval_growth.Step:
+            log.append(name)
+            return counting(1)
+
+        return begin
+
+    growers = [Grower(name, start(name)) for name in "ab"]
+    growers.append(Grower("c", start("c"), "no_such_package", "dig"))
+    documents = [np.array([1, 2, 3]), np.array([], np.int64), np.array([7, 9])]
+    one, other, absent = grow(documents, LIMITS, 2, growers, lambda: next(ticks))
+    assert log[:8] == [*"ab", *"ba", *"ba", *"ab"]
+    assert one.seconds == other.seconds == (1, 1)
+    assert one.tokens == (3, 2) and one.total == 5
+    assert (one.first, one.agreed) == (2, 3)
+    assert "no_such_package" in absent.absent and absent.absent.endswith("dig")
+    assert absent.total == 0
+
+
+@pytest.mark.parametrize(
+    "grower", [g for g in GROWERS if g.missing() is None], ids=lambda g: g.name
+)
+def test_every_index_of_a_growing_text_drafts_a_loop(grower: Grower) -> None:
+    text = [5, 6, 7, 8] * 10
+    counts = agreements(text, grower.start(LIMITS))
+    # From the second period on the first token is right; the last place has no next.
+    assert counts[:4] == [0, 0, 0, 0]
+    assert all(counts[8:-1]) and counts[-1] == 0
+    assert max(counts) >= 4
+    if grower.name == "suffix automaton":
+        assert counts[5:30] == [LIMITS.node_budget] * 25
+
+
 # Memory.
 
 
@@ -283,6 +336,9 @@ def test_a_run_reports_every_system(tmp_path: Path) -> None:
         assert len(item.queries) == asked
         assert item.held is not None and item.peak is not None
         assert item.held <= item.peak
+    assert [item.system for item in report.grown] == [g.name for g in GROWERS]
+    for grown in report.grown:
+        assert grown.absent or (grown.tokens == (300, 300) and grown.first > 0)
     assert RetrievalReport.load(tmp_path / "retrieval.json") == report
     table = (tmp_path / "retrieval.md").read_text(encoding="utf-8")
     assert all(name in table for name in NAMES)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from specbook.errors import ArtifactError, SpecbookError
+from specbook.measure.retrieval_growth import Grown
 from specbook.measure.retrieval_report import (
     AIMS,
     OURS,
@@ -41,8 +42,14 @@ def report(**changes: object) -> RetrievalReport:
         Measured("plain scan", build=(0.1,), held=9_000, peak=9_000, queries={1: 0.5}),
         Measured("gone", absent="it is not here; build it"),
     )
+    grown = (
+        Grown("suffix automaton", (2e-3, 4e-3), (1_000, 1_000), 700, 5_000),
+        Grown(PEER, (4e-3, 8e-3), (1_000, 1_000), 650, 4_000),
+        Grown("gone", absent="it is not here; build it"),
+    )
     values = {
         "measured": measured,
+        "grown": grown,
         "tokens": 1_000,
         "documents": 7,
         "settings": {"clock": "cpu"},
@@ -88,13 +95,16 @@ def test_the_table_tells_everything_and_who_is_absent() -> None:
     assert "*gone*: did not run: it is not here; build it." in text
     assert f"*{PEER}*: corpora that change." in text
     assert "| query | 3.00 [" in text and "missed" in text
-    assert [table.row_count for table in report().tables()] == [4, 3]
+    assert "| suffix automaton | 3.0 | 0.50 [0.50, 0.50] | 35% | 2.50 |" in text
+    assert f"| {PEER} | 6.0 | 1.00 [1.00, 1.00] | 32% | 2.00 |" in text
+    assert [table.row_count for table in report().tables()] == [4, 3, 3]
+    assert len(report(grown=()).tables()) == 2
     assert "1,000 tokens in 7 documents" in text
 
 
 def test_the_figure_says_what_is_drawn_and_what_follows() -> None:
     figure = report().figure()
-    assert "suffix array, build: 2e+06 nanoseconds a token" in figure.alt
+    assert "suffix array, build: 2,000,000 nanoseconds a token" in figure.alt
     assert "gone" not in figure.alt
     assert "keeps its aim for build and held, and misses it for query" in figure.caption
     assert "a machine, 2026-11-30, cpu time" in figure.caption
@@ -118,8 +128,18 @@ def test_the_file_comes_back(tmp_path: Path) -> None:
         lambda d: d["measured"][0].update(queries=3),
         lambda d: d["measured"][0].update(unknown=3),
         lambda d: d.update(measured=None),
+        lambda d: d["grown"][0].update(seconds=4),
     ],
-    ids=["format", "version", "tokens", "system", "queries", "unknown", "measured"],
+    ids=[
+        "format",
+        "version",
+        "tokens",
+        "system",
+        "queries",
+        "unknown",
+        "measured",
+        "grown",
+    ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: object) -> None:
     values = report().as_dict()
