@@ -468,10 +468,11 @@ def test_by_hand_it_refuses_what_is_no_chain_and_what_has_no_law() -> None:
 def float_law(p: Any, q: Any) -> dict[Any, float]:
     """The law of (accepted, first token) with float64 rows; warnings are errors."""
     p, q = np.array(p, dtype=np.float64), np.array(q, dtype=np.float64)
+    after = np.eye(len(p))[0]
 
     def program(chance: Any) -> tuple[bool, int]:
         tree = chain([chance.draw(q)], [q])
-        found = select(tree, lambda row: p, chance)
+        found = select(tree, lambda row: p if row < 0 else after, chance)
         return bool(found.rows), tree.token_ids[0] if found.rows else found.token
 
     with warnings.catch_warnings():

@@ -51,8 +51,14 @@ from .own_tree import OwnTree
 
 CHILDREN = ("without_replacement", "iid", "top_k")
 
+_OPTIONS = ("widths", "children", "stop_below")
+
 SHIPPED = ("draft", "smollm2")
 """Where in `data/` the checkpoint lies that the book trained for its own target."""
+
+TUNED: dict[str, Any] = {"widths": (1,) * 6, "stop_below": 0.2}
+"""The options that did best on the development half of the book's prompts, for greedy
+decoding with the shipped checkpoint; the evaluation half had no part in it."""
 
 CONTRACT = SourceContract(
     name="draft_model",
@@ -103,6 +109,13 @@ class DraftModel:
         self.contract = _contract(self.is_chain, children)
         self.model = _loaded(model)
         self._matched: set[Any] = set()
+
+    @classmethod
+    def tuned(cls, model: Any = None, **changes: Any) -> DraftModel:
+        """The source with the options `TUNED`, except for `changes`."""
+        for option in changes:
+            checks.one_of(option, "option of the draft model", _OPTIONS)
+        return cls(model, **{**TUNED, **changes})
 
     @property
     def is_chain(self) -> bool:

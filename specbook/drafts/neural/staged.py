@@ -46,10 +46,12 @@ class Staged:
     def __init__(self, draft_model: Any = None, helper: Any = "prompt_lookup") -> None:
         if isinstance(helper, str):
             helper = registry.resolve(registry.DRAFTS, "draft source", helper)()
-        if not isinstance(getattr(helper, "contract", None), SourceContract):
+        about = getattr(helper, "contract", None)
+        # A class has a contract too, but was meant to be called.
+        if isinstance(helper, type) or not isinstance(about, SourceContract):
             raise SpecbookError(f"helper is no draft source: {helper!r}")
         # Any shape that can become rows will do, whatever its numbers mean.
-        negotiate([helper.contract], "membership")
+        negotiate([about], "membership")
         if not isinstance(draft_model, DraftModel):
             draft_model = DraftModel(draft_model)
         self.draft_model = draft_model
