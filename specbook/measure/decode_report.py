@@ -122,6 +122,36 @@ class Difference:
     gap: float | None
 
 
+def speed_ratio(
+    system: Sequence[Sample], baseline: Sequence[Sample], *, seed: int = 0
+) -> Ratio | None:
+    """Tokens a second in `system` over those in `baseline`, sums over sums, with a
+    bootstrap interval over prompts; None if there are none. Raises `ValueError` where
+    the two are not of the same prompts."""
+    pairs = [{s.prompt_id: s for s in found} for found in (system, baseline)]
+    if pairs[0].keys() != pairs[1].keys():
+        names = [
+            found[0].system if found else "nothing" for found in (system, baseline)
+        ]
+        raise SpecbookError(f"{names[0]} and {names[1]} ran on different prompts")
+    if not pairs[0]:
+        return None
+    # Rows: prompts. Columns: tokens and seconds of the system, of the baseline.
+    table = np.array(
+        [
+            [value for s in both for value in (s.new_tokens, s.seconds)]
+            for both in ((pairs[0][i], pairs[1][i]) for i in pairs[0])
+        ],
+        dtype=np.float64,
+    )
+    count = len(table)
+    drawn = np.random.default_rng(seed).integers(count, size=(RESAMPLES, count))
+    sums = np.vstack([table.sum(axis=0), table[drawn].sum(axis=1)])
+    values = (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
+    low, high = np.quantile(values[1:], (0.025, 0.975))
+    return Ratio(float(values[0]), float(low), float(high), count)
+
+
 @dataclass(frozen=True)
 class DecodeReport:
     """Everything that one benchmark run measured. `row_cost`: seconds of a forward by
@@ -175,29 +205,11 @@ class DecodeReport:
     ) -> Ratio | None:
         """Tokens a second of `system` over those of `baseline`, sums over sums, with a
         bootstrap interval over prompts; None if no prompt is left."""
-        pairs = [
-            {s.prompt_id: s for s in self.select(dtype, workload, name, **kept)}
-            for kept in [{"without_loops": without_loops}]
+        found = [
+            self.select(dtype, workload, name, without_loops=without_loops)
             for name in (system, baseline)
         ]
-        if pairs[0].keys() != pairs[1].keys():
-            raise SpecbookError(f"{system} and {baseline} ran on different prompts")
-        if not pairs[0]:
-            return None
-        # Rows: prompts. Columns: tokens and seconds of the system, of the baseline.
-        table = np.array(
-            [
-                [value for s in both for value in (s.new_tokens, s.seconds)]
-                for both in ((pairs[0][i], pairs[1][i]) for i in pairs[0])
-            ],
-            dtype=np.float64,
-        )
-        count = len(table)
-        drawn = np.random.default_rng(seed).integers(count, size=(RESAMPLES, count))
-        sums = np.vstack([table.sum(axis=0), table[drawn].sum(axis=1)])
-        values = (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
-        low, high = np.quantile(values[1:], (0.025, 0.975))
-        return Ratio(float(values[0]), float(low), float(high), count)
+        return speed_ratio(*found, seed=seed)
 
     def cells(self) -> list[dict[str, Any]]:
         """One row for each dtype, workload and system: medians, totals and shares."""
@@ -232,7 +244,7 @@ class DecodeReport:
     def markdown(self) -> str:
         """The tables as Markdown, under what both lookups were set to."""
         tables = [
-            f"**{title}**\n\n{_markdown(head, rows)}"
+            f"**{title}**\n\n{markdown_table(head, rows)}"
             for title, head, rows in self._tables()
         ]
         return "\n\n".join([*self.options(), *tables])
@@ -465,7 +477,8 @@ def _counts(everything: Ratio, rest: Ratio | None) -> str:
     return f"{everything.prompts}, {rest.prompts if rest else 0}"
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; all columns but the first three are numbers."""
     lines = [head, ["---"] * min(3, len(head)) + ["---:"] * (len(head) - 3), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

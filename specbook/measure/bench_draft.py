@@ -1,0 +1,308 @@
+"""Is a draft model worth its forwards, and is ours faster than transformers' own?
+
+Five systems decode the same prompts greedily, from the same two checkpoints, in one
+process: transformers `generate` alone and with `assistant_model=`, our plain decoding,
+our draft model and our staged one. They take turns as in `bench_decode`. transformers
+runs with its defaults for assisted generation (up to 20 drafted tokens, stopped by its
+confidence threshold); ours with `draft_model.TUNED`, which the development half of the
+prompts chose. Both verify greedily, so all tokens must agree.
+
+Acceptance by depth is measured apart, with drafts of one length and no stop: greedy,
+and at temperature 0.7 with the rule for one draft (`single`).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .. import checks, engine, prompts
+from ..drafts.neural.draft_model import SHIPPED, TUNED, DraftModel
+from ..drafts.neural.staged import Staged
+from ..errors import SpecbookError
+from ..models.table import TableTarget
+from ..paths import data_path
+from .bench_decode import (
+    CLOCKS,
+    QUICK,
+    Progress,
+    _folder,
+    compare,
+    machine,
+    our_system,
+    top_two_gap,
+    transformers_system,
+)
+from .decode_report import Difference, Sample, write_whole
+from .draft_report import SYSTEMS, Depth, DraftReport, by_depth
+
+DEPTHS = 6
+"""Length of the drafts on which acceptance by depth is counted."""
+
+TEMPERATURES = (0.0, 0.7)
+
+ASSISTED = (
+    "num_assistant_tokens",
+    "num_assistant_tokens_schedule",
+    "assistant_confidence_threshold",
+)
+"""The settings of assisted generation that the report names."""
+
+
+def run(
+    target: str | os.PathLike[str] | None = None,
+    draft: str | os.PathLike[str] | None = None,
+    *,
+    workloads: Sequence[str] = prompts.WORKLOADS,
+    half: str = "evaluation",
+    prompts_per_workload: int | None = None,
+    max_new_tokens: int = 128,
+    dtypes: Sequence[str] = ("float32",),
+    repeats: int = 1,
+    depths: int = DEPTHS,
+    options: Mapping[str, Any] | None = None,
+    quick: bool = False,
+    clock: str = "wall",
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> DraftReport:
+    """Runs the benchmark and returns its report.
+
+    `target`, `draft`: folders or hub ids of two checkpoints with one vocabulary
+    (default: the book's target and the draft model that is shipped for it). `options`:
+    those of our `DraftModel` that differ from `TUNED`. `depths`: length of the drafts
+    on which acceptance by depth is counted; 0 leaves that out. `seed`: of the draws at
+    temperature 0.7. The others are those of `bench_decode.run`; `out` gets
+    `draft.json`, `draft.md` and `draft.png`.
+    Raises `ValueError` for bad options, before anything is loaded.
+    """
+    for name, value in (("target", target), ("draft", draft)):
+        if value is not None and not isinstance(value, (str, os.PathLike)):
+            raise SpecbookError(f"{name} must be a folder or a hub id, got {value!r}")
+    if progress is not None and not callable(progress):
+        raise SpecbookError(f"progress must be a function, got {progress!r}")
+    chosen_workloads = checks.entries(workloads, "workloads", "names")
+    chosen_dtypes = checks.entries(dtypes, "dtypes", "names")
+    if checks.boolean(quick, "quick"):
+        prompts_per_workload = QUICK["prompts_per_workload"]
+        max_new_tokens = QUICK["max_new_tokens"]
+    for name in chosen_workloads:
+        checks.one_of(name, "workload", prompts.WORKLOADS)
+    for name in chosen_dtypes:
+        checks.one_of(name, "dtype", ("float32", "bfloat16", "float16", "float64"))
+    if not chosen_workloads or not chosen_dtypes:
+        raise SpecbookError("at least one workload and one dtype are needed")
+    checks.integer(max_new_tokens, "max_new_tokens", least=1)
+    checks.integer(repeats, "repeats", least=1)
+    checks.integer(depths, "depths", least=0)
+    checks.integer(seed, "seed", least=0)
+    now = CLOCKS[checks.one_of(clock, "clock", tuple(CLOCKS))]
+    if prompts_per_workload is not None:
+        checks.integer(prompts_per_workload, "prompts_per_workload", least=1)
+    changes = _checked_options(options or {})
+    chosen = [
+        prompt
+        for name in chosen_workloads
+        for prompt in prompts.load(name, half)[:prompts_per_workload]
+    ]
+    if out is not None:
+        out = _folder(out)
+    if draft is None:
+        draft = data_path(*SHIPPED)
+    tell = progress or (lambda line: None)
+    samples: list[Sample] = []
+    differences: list[Difference] = []
+    counted: list[Depth] = []
+    about: dict[str, Any] = {}
+    for dtype in chosen_dtypes:
+        tell(f"{dtype}: loading both checkpoints twice, for transformers and for us")
+        ours, drafter, model, assistant = load(target, draft, dtype)
+        source = DraftModel.tuned(drafter, **changes)
+        source.check_target(ours)
+        about = {
+            "target": ours.identity(),
+            "draft": drafter.identity(),
+            "transformers_assisted": assisted_settings(assistant),
+        }
+        encoded = [
+            (p, ours.encode_chat(p.messages) if p.is_chat else ours.encode(p.text))
+            for p in chosen
+        ]
+        systems = systems_of(ours, model, assistant, source, clock=now)
+        for system in systems.values():
+            system(encoded[0][1][:64], 4)
+        found, differing = compare(
+            systems,
+            encoded,
+            dtype,
+            max_new_tokens,
+            repeats=repeats,
+            gap=partial(top_two_gap, model),
+            progress=tell,
+            clock=now,
+        )
+        samples += found
+        differences += differing
+        del model, assistant, systems
+        gc.collect()
+        if depths:
+            counted += acceptance(
+                ours,
+                DraftModel(drafter, widths=(1,) * depths),
+                encoded,
+                dtype=dtype,
+                max_new_tokens=max_new_tokens,
+                seed=seed,
+                progress=tell,
+            )
+        del ours, drafter, source
+        gc.collect()
+    report = DraftReport(
+        samples=tuple(samples),
+        differences=tuple(differences),
+        depths=tuple(counted),
+        settings={
+            **about,
+            "workloads": list(chosen_workloads),
+            "half": half,
+            "prompts_frozen": prompts.manifest()["frozen"],
+            "prompts_per_workload": prompts_per_workload,
+            "max_new_tokens": max_new_tokens,
+            "repeats": repeats,
+            "quick": quick,
+            "clock": clock,
+            "seed": seed,
+            "depths": depths,
+            "options": {k: str(v) for k, v in {**TUNED, **changes}.items()},
+            "chosen": _chosen_by(changes, half),
+        },
+        machine=machine(),
+    )
+    if out is not None:
+        save(report, out)
+    return report
+
+
+def save(report: DraftReport, folder: str | os.PathLike[str]) -> Path:
+    """Writes `draft.json` and `draft.md`, and `draft.png` where acceptance by depth was
+    measured; each whole or not at all."""
+    folder = Path(folder)
+    report.save(folder / "draft.json")
+    write_whole(folder / "draft.md", report.markdown() + "\n")
+    if report.depths:
+        report.figure().save(folder / "draft.png")
+    return folder
+
+
+def systems_of(
+    target: Any,
+    model: Any,
+    assistant: Any,
+    source: DraftModel,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Any]:
+    """The five systems by name. `target` and the model of `source` are ours; `model`
+    and `assistant` are transformers' own models of the same two checkpoints."""
+    return dict(
+        zip(
+            SYSTEMS,
+            (
+                transformers_system(model),
+                transformers_system(model, assistant_model=assistant),
+                our_system(target, None, clock=clock),
+                our_system(target, source, clock=clock),
+                our_system(target, Staged(source), clock=clock),
+            ),
+            strict=True,
+        )
+    )
+
+
+def acceptance(
+    target: Any,
+    source: DraftModel,
+    encoded: Sequence[tuple[prompts.Prompt, list[int]]],
+    *,
+    dtype: str,
+    max_new_tokens: int,
+    temperatures: Sequence[float] = TEMPERATURES,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Depth]:
+    """Acceptance by depth of a chain source on prompts: greedy at temperature 0, by the
+    rule for one draft above it. One seeded sampler a prompt."""
+    if not source.is_chain:
+        raise SpecbookError("acceptance by depth is counted on chains")
+    found: list[Depth] = []
+    for temperature in temperatures:
+        rounds: dict[str, list[engine.Round]] = {}
+        for number, (prompt, ids) in enumerate(encoded):
+            result = engine.generate(
+                target,
+                ids,
+                source,
+                "greedy" if temperature == 0 else "single",
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                seed=seed + number,
+                eos_token_id=target.eos_token_id,
+            )
+            rounds.setdefault(prompt.workload, []).extend(result.rounds)
+        for workload, done in rounds.items():
+            found += by_depth(
+                done, dtype=dtype, workload=workload, temperature=temperature
+            )
+        if progress is not None:
+            progress(f"{dtype}: acceptance at temperature {temperature:g} counted")
+    return found
+
+
+def assisted_settings(assistant: Any) -> dict[str, Any]:
+    """What `generate` will take from the assistant's own configuration, with the
+    library's defaults where that says nothing."""
+    config = assistant.generation_config
+    defaults = config._get_default_generation_params()
+    return {
+        name: value
+        if (value := getattr(config, name, None)) is not None
+        else defaults.get(name)
+        for name in ASSISTED
+    }
+
+
+def _checked_options(options: Any) -> dict[str, Any]:
+    """`options`, tried out: a wrong one is told before an hour is spent."""
+    if not isinstance(options, Mapping):
+        raise SpecbookError(f"options must be a mapping, got {options!r}")
+    changes = {checks.text(k, "an option"): v for k, v in options.items()}
+    DraftModel.tuned(TableTarget(lambda prefix: [1], vocab_size=1), **changes)
+    return changes
+
+
+def _chosen_by(changes: Mapping[str, Any], half: str) -> str:
+    if {**TUNED, **changes} != TUNED:
+        return "the caller's choice"
+    told = "chosen on the development half of the prompts"
+    return f"{told}, which was measured here" if half == "development" else told
+
+
+def load(
+    target: str | os.PathLike[str] | None, draft: str | os.PathLike[str], dtype: str
+) -> tuple[Any, Any, Any, Any]:
+    """Our two models, and transformers' own of the same weights: target, draft, model,
+    assistant."""
+    from ..models.checkpoint import load_transformers_model
+    from ..models.loading import load_target
+
+    ours, drafter = load_target(target, dtype=dtype), load_target(draft, dtype=dtype)
+    assert ours.source is not None, "what was loaded by name has a source"
+    model = load_transformers_model(ours.source, dtype=dtype)
+    assistant = load_transformers_model(draft, dtype=dtype)
+    return ours, drafter, model, assistant
