@@ -10,6 +10,7 @@ Run as a program, this module measures the memory of one index in a process of i
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import heapq
 import importlib
@@ -419,11 +420,13 @@ def memory(name: str, path: str | Path, limits: Limits) -> dict[str, int]:
     prepared = system.prepare(documents)
     del small, documents
     gc.collect()
+    trim()
     before = resident()
     reset_peak()
     index = system.build(prepared, limits)
     peak = peak_resident()
     gc.collect()
+    trim()
     held = resident()
     del index
     return {"held": held - before, "peak": max(peak, held) - before}
@@ -460,6 +463,14 @@ def reset_peak() -> None:
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
+        pass
+
+
+def trim() -> None:
+    """Gives freed memory back to the system, where its allocator can be told to."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError, TypeError):
         pass
 
 
