@@ -288,17 +288,14 @@ def train_draft(
         int, typer.Option(help="Teacher rows to train on; made once, then cached.")
     ] = 1_000_000,
     steps: Annotated[int | None, typer.Option(help="Of the optimizer.")] = None,
-    layers: Annotated[
-        str | None,
-        typer.Option(help="Which of the target's layers to start from, as 0,1,9,29."),
-    ] = None,
+    layers: Annotated[int | None, typer.Option(help="Of the draft.")] = None,
     width: Annotated[int | None, typer.Option(help="Of the draft's stream.")] = None,
     inner: Annotated[
         int | None, typer.Option(help="Width of its feed-forward blocks.")
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(help="What it takes over: random, embeddings or layers."),
+        typer.Option(help="What it begins with: random, embeddings or copying."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of data and training.")] = 0,
     resume: Annotated[
@@ -319,7 +316,7 @@ def train_draft(
         "width": width,
         "inner": inner,
         "start": start,
-        "layers": None if layers is None else _numbers(layers, "layers"),
+        "layers": layers,
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     settings = Settings(**given, seed=seed)
@@ -340,21 +337,11 @@ def train_draft(
     typer.echo(json.dumps(manifest["measured"], indent=1))
 
 
-def _numbers(text: str, name: str) -> tuple[int, ...]:
-    """Comma-separated numbers."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise SpecbookError(
-            f"{name} must be numbers with commas between them, got {text!r}"
-        ) from None
-
-
 def _train_command(rows: int, settings: Any) -> str:
     """The command with every option spelled out: defaults may change later."""
     return (
         f"specbook train draft --out NAME --rows {rows} --steps {settings.steps} "
-        f"--layers {','.join(map(str, settings.layers))} --width {settings.width} "
+        f"--layers {settings.layers} --width {settings.width} "
         f"--inner {settings.inner} --start {settings.start} --seed {settings.seed}"
     )
 

@@ -10,14 +10,21 @@ cells. Its gradient by the logit of token j is q_j - p_j for a kept token and
 q_j (1 - r / q(all others)) for any other, so head and loss are one function here:
 logits exist only for a few hundred rows at a time, which at a vocabulary of 49,152 is
 the difference between 50 MB and many hundreds.
+
+The head is most of a small student's work, and most of its columns get no gradient to
+speak of. So the columns can be sampled: those that some row of the same part keeps, and
+`others` of the rest, drawn evenly, each of which stands for as many as were left out.
+The sum of exponentials is then estimated without bias.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
+from .. import checks
 from ..errors import SpecbookError
 
 ROWS_AT_ONCE = 512
@@ -34,14 +41,18 @@ def distillation_loss(
     top_logps: torch.Tensor,
     *,
     dtype: torch.dtype = torch.float32,
+    others: int | None = None,
+    generator: torch.Generator | None = None,
 ) -> torch.Tensor:
     """Mean loss (nats a row) of a student whose logits are `hidden @ weight.T`.
 
     `hidden`: [R, width]; `weight`: the head, [V, width]; `top_ids`: int64 [R, k];
     `top_logps`: natural logarithms of the teacher's law, [R, k]. `dtype`: in which the
-    products are computed. Differentiable by `hidden` and `weight`. Raises
-    `SpecbookError` for shapes that do not fit, ids outside the vocabulary, an id twice
-    in a row, and a row whose probabilities are more than 1 together.
+    products are computed. `others`: so many tokens that no row keeps are drawn, from
+    `generator`, to stand for all of those; None computes all. Differentiable by
+    `hidden` and `weight`. Raises `SpecbookError` for shapes that do not fit, ids
+    outside the vocabulary, an id twice in a row, and a row whose probabilities are
+    more than 1 together.
     """
     rows, vocab_size = len(hidden), len(weight)
     if hidden.dim() != 2 or weight.dim() != 2 or hidden.shape[1] != weight.shape[1]:
@@ -61,7 +72,35 @@ def distillation_loss(
     # float16 keeps three digits, so the sum may exceed 1 by a little.
     if not float(top_logps.double().exp().sum(-1).max()) <= 1.01:
         raise SpecbookError("a row of top_logps is no law: it sums to more than 1")
-    return _HeadDivergence.apply(hidden, weight, top_ids, top_logps, dtype)
+    if others is not None:
+        checks.integer(others, "others", least=1)
+    options = (dtype, others, generator)
+    return _HeadDivergence.apply(hidden, weight, top_ids, top_logps, options)
+
+
+def sampled_columns(
+    top_ids: torch.Tensor,
+    vocab_size: int,
+    others: int,
+    generator: torch.Generator | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Columns of the head that stand for all: (columns [C], log-weights [C], places).
+
+    The columns are the tokens of `top_ids`, each for itself, and `others` draws from
+    the rest, each for so many tokens that the weights sum to `vocab_size`. `places`,
+    shaped like `top_ids`, tells which column each kept token is.
+    """
+    kept = torch.unique(top_ids)
+    left = torch.ones(vocab_size, dtype=torch.bool)
+    left[kept] = False
+    rest = left.nonzero()[:, 0]
+    places = torch.searchsorted(kept, top_ids)
+    if len(rest) <= others:
+        return torch.cat([kept, rest]), torch.zeros(vocab_size), places
+    drawn = rest[torch.randint(len(rest), (others,), generator=generator)]
+    weights = torch.zeros(len(kept) + others)
+    weights[len(kept) :] = math.log(len(rest) / others)
+    return torch.cat([kept, drawn]), weights, places
 
 
 class _HeadDivergence(torch.autograd.Function):
@@ -74,8 +113,9 @@ class _HeadDivergence(torch.autograd.Function):
         weight: torch.Tensor,
         top_ids: torch.Tensor,
         top_logps: torch.Tensor,
-        dtype: torch.dtype,
+        options: tuple[torch.dtype, int | None, torch.Generator | None],
     ) -> torch.Tensor:
+        dtype, others, generator = options
         wants_grad = any(ctx.needs_input_grad[:2])
         exact = torch.float64 if dtype == torch.float64 else torch.float32
         head = weight.detach().to(dtype)
@@ -86,7 +126,16 @@ class _HeadDivergence(torch.autograd.Function):
             part = slice(start, start + ROWS_AT_ONCE)
             x = hidden[part].detach().to(dtype)
             ids = top_ids[part]
-            q = torch.softmax(x @ head.T, dim=-1)
+            if others is None:
+                columns, used = None, head
+                q = torch.softmax(x @ head.T, dim=-1)
+            else:
+                columns, log_weights, ids = sampled_columns(
+                    ids, len(weight), others, generator
+                )
+                used = head[columns]
+                logits = (x @ used.T).to(exact) + log_weights
+                q = torch.softmax(logits, dim=-1)
             logp = top_logps[part].to(exact)
             p = logp.exp()
             # Stored in float16, the probabilities may exceed 1 by rounding.
@@ -101,10 +150,14 @@ class _HeadDivergence(torch.autograd.Function):
             total += torch.xlogy(r, r / rest).sum()
             if hidden_grad is None or weight_grad is None:
                 continue
-            grad = q.mul_((1 - r / rest).to(dtype)[:, None])
-            grad.scatter_(-1, ids, (q_top - p).to(dtype))
-            hidden_grad[part] = (grad @ head).to(hidden.dtype)
-            weight_grad += (grad.T @ x).to(weight.dtype)
+            grad = q.mul_((1 - r / rest).to(q.dtype)[:, None])
+            grad = grad.scatter_(-1, ids, (q_top - p).to(q.dtype)).to(dtype)
+            hidden_grad[part] = (grad @ used).to(hidden.dtype)
+            column_grad = (grad.T @ x).to(weight.dtype)
+            if columns is None:
+                weight_grad += column_grad
+            else:
+                weight_grad.index_add_(0, columns, column_grad)
         ctx.save_for_backward(hidden_grad, weight_grad)
         ctx.rows = len(hidden)
         return total / len(hidden)

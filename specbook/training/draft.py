@@ -1,9 +1,10 @@
 """Training a small draft model by distillation, with checkpoints.
 
 A run is a function of its settings and its data: the order of the sequences comes from
-the seed and the number of the epoch, the learning rate from the number of the step, and
-nothing else is random. So a checkpoint needs weights, moments and a step number, and
-a run that was interrupted ends with the same bits as one that was not.
+the seed and the number of the epoch, the learning rate and the sampled columns of the
+head from the number of the step, and nothing else is random. So a checkpoint needs
+weights, moments and a step number, and a run that was interrupted ends with the same
+bits as one that was not.
 """
 
 from __future__ import annotations
@@ -103,8 +104,15 @@ def _batches(
         epoch += 1
 
 
-def batch_loss(model: Any, batch: Batch, dtype: torch.dtype) -> torch.Tensor:
-    """Mean distillation loss over the taught rows of `batch`."""
+def batch_loss(
+    model: Any,
+    batch: Batch,
+    dtype: torch.dtype,
+    others: int | None = None,
+    generator: torch.Generator | None = None,
+) -> torch.Tensor:
+    """Mean distillation loss over the taught rows of `batch`. `others`, `generator`:
+    see `distillation_loss`."""
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16)
     with autocast:
         hidden = model.model(input_ids=batch.ids, use_cache=False).last_hidden_state
@@ -114,6 +122,8 @@ def batch_loss(model: Any, batch: Batch, dtype: torch.dtype) -> torch.Tensor:
         batch.top_ids,
         batch.top_logps,
         dtype=dtype,
+        others=others,
+        generator=generator,
     )
 
 
@@ -165,7 +175,9 @@ def train(
     ):
         for group, rate in zip(optimizer.param_groups, base, strict=True):
             group["lr"] = rate * settings.rate(step)
-        loss = batch_loss(model, batch, dtype)
+        # Of its own for each step, so that a resumed run draws what the whole one did.
+        generator = torch.Generator().manual_seed(_mixed(settings.seed, step))
+        loss = batch_loss(model, batch, dtype, settings.others, generator)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
         optimizer.step()
@@ -194,6 +206,10 @@ def train(
         clock = time.monotonic()
     model.eval()
     return curve
+
+
+def _mixed(seed: int, step: int) -> int:
+    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0])
 
 
 def _optimizer(model: Any, settings: Settings) -> torch.optim.AdamW:

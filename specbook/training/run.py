@@ -133,15 +133,7 @@ def new_student(source: str, data: teacher.TeacherData, settings: Settings) -> A
         ids = torch.from_numpy(sequence.top_ids.reshape(-1))
         mass = torch.from_numpy(sequence.top_logps.reshape(-1)).exp()
         weights.index_add_(0, ids, mass)
-    return student.build(
-        target,
-        width=settings.width,
-        layers=settings.layers,
-        inner=settings.inner,
-        start=settings.start,
-        seed=settings.seed,
-        weights=weights,
-    )
+    return student.build(target, settings, weights)
 
 
 def validation_numbers(

@@ -16,7 +16,7 @@ from ..errors import SpecbookError
 from . import asks
 
 DTYPES = ("float32", "bfloat16")
-STARTS = ("random", "embeddings", "layers")
+STARTS = ("random", "embeddings", "copying")
 """What the student has of the target when training begins."""
 
 CYCLE = (
@@ -86,18 +86,21 @@ class Recipe:
 class Settings:
     """How a draft is built and trained.
 
-    `layers`: which of the target's layers the draft's stand for; `width` of its
-    stream; `inner` width of its feed-forward blocks; `start`: what it takes over from
-    the target (see `student`). `steps` of AdamW on batches of at most `rows_per_step`
+    `layers`, `width` of its stream, `inner` width of its feed-forward blocks, `heads`
+    and `kv_heads` (as wide as the target's); `start`: what it has before training (see
+    `student`). `steps` of AdamW on batches of at most `rows_per_step`
     tokens, padding counted. The learning rate warms up over `warm_up` steps to
     `learning_rate` (embeddings: `embedding_rate`) and falls on a half cosine to a
-    tenth. `clip`: largest norm of the gradient. `dtype` of the products.
+    tenth. `clip`: largest norm of the gradient. `dtype` of the products; `others`:
+    sampled columns of the head (see `distil`).
     """
 
-    layers: tuple[int, ...] = (0, 1, 2, 3)
+    layers: int = 4
     width: int = 192
     inner: int = 512
-    start: str = "layers"
+    heads: int = 6
+    kv_heads: int = 3
+    start: str = "copying"
     steps: int = 1500
     rows_per_step: int = 4096
     learning_rate: float = 2e-3
@@ -107,10 +110,14 @@ class Settings:
     clip: float = 1.0
     seed: int = 0
     dtype: str = "bfloat16"
+    others: int = 4096
     checkpoint_every: int = 100
 
     def __post_init__(self) -> None:
-        for name in ("width", "inner", "steps", "rows_per_step", "checkpoint_every"):
+        for name in (
+            *("layers", "width", "inner", "heads", "kv_heads"),
+            *("steps", "rows_per_step", "others", "checkpoint_every"),
+        ):
             checks.integer(getattr(self, name), name, least=1)
         for name in ("warm_up", "seed"):
             checks.integer(getattr(self, name), name, least=0)
@@ -120,16 +127,10 @@ class Settings:
             raise SpecbookError(f"clip must be above 0, got {self.clip}")
         checks.one_of(self.start, "start", STARTS)
         checks.one_of(self.dtype, "dtype", ("float32", "bfloat16"))
-        if not isinstance(self.layers, tuple) or not self.layers:
-            raise SpecbookError(f"layers must be a tuple of numbers: {self.layers!r}")
-        for index, layer in enumerate(self.layers):
-            checks.integer(layer, f"layers[{index}]", least=0)
-        if list(self.layers) != sorted(set(self.layers)):
-            raise SpecbookError(f"layers must be in rising order, got {self.layers}")
 
     def described(self) -> dict[str, Any]:
         """As plain JSON."""
-        return {**asdict(self), "layers": list(self.layers)}
+        return asdict(self)
 
     def rate(self, step: int) -> float:
         """What the learning rates are multiplied with at `step` (from 0)."""

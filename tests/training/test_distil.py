@@ -62,9 +62,9 @@ def test_the_cells_lose_information_and_never_add_any():
     q = torch.log_softmax(hidden @ weight.T, -1)
     whole = (laws.exp() * (laws - q)).sum(-1).mean()
     found = [ours(hidden, weight, laws.topk(k, -1)).item() for k in (1, 3, 6, 10)]
-    assert found == sorted(found) and found[-1] <= float(whole) + 1e-12
+    assert found == sorted(found) and found[-1] <= whole.item() + 1e-12
     # All tokens but one are all cells but a renamed one.
-    assert abs(found[-1] - float(whole)) < 1e-12
+    assert abs(found[-1] - whole.item()) < 1e-12
 
 
 def test_a_student_that_agrees_has_no_loss_and_no_gradient():
@@ -86,6 +86,59 @@ def test_leaving_out_the_rest_would_be_seen():
     (wrong,) = torch.autograd.grad(kept, hidden)
     (right,) = torch.autograd.grad(ours(hidden, weight, top), hidden)
     assert not torch.allclose(wrong, right, atol=1e-4)
+
+
+def test_all_columns_are_no_sample():
+    hidden, weight, _, top = case(8)
+    wanted = torch.autograd.grad(ours(hidden, weight, top), (hidden, weight))
+    sampled = distillation_loss(
+        hidden, weight, top.indices, top.values, dtype=torch.float64, others=11
+    )
+    found = torch.autograd.grad(sampled, (hidden, weight))
+    for one, other in zip(wanted, found, strict=True):
+        assert torch.allclose(one, other, atol=1e-12)
+
+
+def test_sampled_columns_stand_for_all_without_bias():
+    """The sum of exponentials over the columns, averaged over every token that one
+    draw can give, is the sum over the vocabulary."""
+    hidden, weight, _, top = case(9, rows=1, vocab=9)
+    ids = top.indices
+    exact = (hidden @ weight.T).exp().sum()
+    means = {}
+    for seed in range(200):
+        generator = torch.Generator().manual_seed(seed)
+        columns, weights, places = distil.sampled_columns(ids, 9, 1, generator)
+        assert torch.equal(columns[places], ids)
+        assert float(weights.exp().sum()) == pytest.approx(9)
+        part = ((hidden @ weight[columns].T) + weights).exp().sum()
+        means[int(columns[-1])] = float(part)
+    # Each of the five other tokens was drawn by some seed, and all weigh the same.
+    assert set(means) == set(range(9)) - set(ids[0].tolist())
+    assert sum(means.values()) / 5 == pytest.approx(float(exact))
+    # The planted fault: without its weight a drawn token stands for itself alone.
+    columns, _, _ = distil.sampled_columns(ids, 9, 1, torch.Generator())
+    assert float((hidden @ weight[columns].T).exp().sum()) < float(exact)
+
+
+def test_the_gradient_of_a_sample_is_that_of_its_columns():
+    hidden, weight, _, top = case(10, vocab=30)
+    generator = torch.Generator().manual_seed(1)
+    columns, weights, places = distil.sampled_columns(top.indices, 30, 3, generator)
+    q = torch.softmax(hidden @ weight[columns].T + weights, -1)
+    q_top = q.gather(-1, places)
+    p = torch.cat([top.values.exp(), 1 - top.values.exp().sum(-1, keepdim=True)], -1)
+    q = torch.cat([q_top, 1 - q_top.sum(-1, keepdim=True)], -1)
+    wanted = (p * (p / q).log()).sum(-1).mean()
+    expected = torch.autograd.grad(wanted, (hidden, weight))
+    found = distillation_loss(
+        hidden, weight, top.indices, top.values, dtype=torch.float64, others=3,
+        generator=torch.Generator().manual_seed(1),
+    )  # fmt: skip
+    assert torch.allclose(found, wanted, atol=1e-6)
+    gradients = torch.autograd.grad(found, (hidden, weight))
+    for one, other in zip(gradients, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
 
 
 def test_bfloat16_is_near():

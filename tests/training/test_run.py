@@ -18,8 +18,9 @@ RECIPE = Recipe(
     sequences=2, top_k=4, prompt_tokens=700, window_tokens=60, packages=("rich",)
 )
 SETTINGS = Settings(
-    layers=(0, 2), width=24, inner=32, steps=4, rows_per_step=900, checkpoint_every=2
-)
+    layers=2, width=24, inner=32, heads=4, kv_heads=2, start="embeddings", steps=4,
+    rows_per_step=900, checkpoint_every=2,
+)  # fmt: skip
 
 
 @pytest.fixture
