@@ -2,9 +2,11 @@
 
 The occurrences of a suffix are an interval of the suffix array, sorted by what follows
 them; so a trie node is a run of neighbours that share a prefix, and its count is how
-long the run is. All nodes of a few thousand rows are found at once.
+long the run is. The runs are found some levels at a time, and only in rows that can
+still hold one of the best: what lies below a run counts no more than the run, and loses
+a tie because it is deeper.
 
-A common suffix has more occurrences than that. Then every `step`-th is looked at: a
+A common suffix has more occurrences than one wants to read. Then every `step`-th is: a
 node with at least `step` occurrences cannot hide between two of them. That gives
 candidates and bounds of their counts; the few that can be among the best are counted
 exactly, by two binary searches each. Where the bounds do not settle it, the step is
@@ -13,7 +15,8 @@ made smaller, down to every occurrence. The answer is exact in every case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,10 +26,10 @@ from .nodes import TrieNode
 from .shard import Shard
 
 ROWS = 1024
-"""About how many occurrences of a common suffix are looked at, to begin with."""
+"""About how many occurrences of a common suffix are read, to begin with."""
 
-CELLS = 1 << 16
-"""Rows times depth that are read at once before fewer levels are tried first."""
+CELLS = 1 << 12
+"""About how many tokens are read before rows that cannot matter are left out."""
 
 
 @dataclass(frozen=True)
@@ -53,148 +56,199 @@ def best_nodes(matches: Sequence[Match], budget: int, depth: int) -> list[TrieNo
         if found is not None:
             return found
         step //= 4
-    return _counted(matches, budget, depth)
+    runs = _largest_runs(_Rows(matches, 1), budget, depth)
+    return _nodes(runs, np.arange(len(runs.sizes)), runs.sizes.tolist())
 
 
+@dataclass(frozen=True)
 class _Runs:
-    """The runs of equal prefixes in sorted rows [R, L], level by level.
+    """Some largest runs, largest first and, where sizes are equal, by depth and path.
 
-    Run i begins at cell `starts[i]` of the rows read column by column and is `sizes[i]`
-    rows long; `kept` are the runs that are no border. Their order is by depth and then
-    by path.
+    `ids`: the last token of each; `parents`: the place of the run above, or
+    PREFIX_FRONTIER; `places`: increasing with depth and then path; `rest`: no run that
+    is not here is larger.
     """
 
-    def __init__(self, rows: np.ndarray) -> None:
-        count, length = rows.shape
+    ids: np.ndarray
+    parents: np.ndarray
+    depths: np.ndarray
+    sizes: np.ndarray
+    places: np.ndarray
+    rest: int
+
+
+class _Rows:
+    """Where every `step`-th occurrence goes on, sorted by what is read there."""
+
+    def __init__(self, matches: Sequence[Match], step: int) -> None:
+        parts = [
+            match.shard.array.starts[match.low : match.high : step].astype(np.intp)
+            + match.offset
+            for match in matches
+        ]
+        self._shards = [match.shard for match in matches]
+        self.cell_type: type = np.intp if len(matches) == 1 else np.uint64
+        self._positions = np.concatenate(parts)
+        self._owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def read(
+        self, level: int, length: int, above: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`length` levels of cells [R, length], 0 after the end of a document, sorted
+        within the run `above` [R] of each row; and those runs in the same order."""
+        positions = self._positions + level
+        if len(self._shards) == 1:
+            return self._shards[0].array.following(positions, length), above
+        # Codes of different shards mean different ids. An id and one more is a cell.
+        cells: np.ndarray = np.zeros((len(self), length), self.cell_type)
+        for owner, shard in enumerate(self._shards):
+            mine = self._owners == owner
+            codes = shard.array.following(positions[mine], length).astype(np.intp)
+            ids = shard.vocabulary.take(codes - 1, mode="clip").astype(np.uint64)
+            cells[mine] = np.where(codes, ids + np.uint64(1), 0)
+        order = np.lexsort((*cells.T[::-1], above))
+        self._choose(order)
+        return cells[order], above[order]
+
+    def keep(self, rows: np.ndarray) -> None:
+        """Only `rows` (true or false for each) are read from now on."""
+        self._choose(np.flatnonzero(rows))
+
+    def _choose(self, order: np.ndarray) -> None:
+        self._positions = self._positions[order]
+        self._owners = self._owners[order]
+
+    def ids(self, cells: np.ndarray) -> np.ndarray:
+        """The token ids of cells that are not 0."""
+        if len(self._shards) == 1:
+            return self._shards[0].vocabulary[cells - np.intp(1)]
+        return cells - np.uint64(1)
+
+
+def _largest_runs(rows: _Rows, most: int, depth: int) -> _Runs:
+    """The `most` largest runs of at most `depth` levels."""
+    above = np.full(len(rows), PREFIX_FRONTIER)
+    level = made = rest = 0
+    # cells, parents, depths, sizes and places of the best so far, by place
+    best: list[np.ndarray] = [
+        np.zeros(0, kind) for kind in (rows.cell_type, *[np.intp] * 4)
+    ]
+    while len(rows) and level < depth:
+        length = min(depth - level, max(1, CELLS // len(rows)))
+        cells, above = rows.read(level, length, above)
+        count = len(cells)
         first = np.ones((length, count), dtype=bool)
-        same = np.logical_and.accumulate(rows[1:] == rows[:-1], axis=1)
-        first[:, 1:] = ~same.T
-        self.count = count
-        self.length = length
-        self.cells = rows.T.ravel()
-        self.starts = np.flatnonzero(first)
-        self.sizes = np.diff(self.starts, append=count * length)
-        self.kept = np.flatnonzero(self.cells[self.starts])
-
-    def parents(self, runs: np.ndarray) -> np.ndarray:
-        """The run above each of `runs`; PREFIX_FRONTIER above the first level."""
-        above = self.starts[runs] - self.count
-        places = np.searchsorted(self.starts, above, side="right") - 1
-        return np.where(above < 0, PREFIX_FRONTIER, places)
-
-    def nodes(
-        self, runs: np.ndarray, counts: Sequence[int], name: Callable[[int], int]
-    ) -> list[TrieNode]:
-        """The trie nodes of `runs`, which are ordered by rank."""
-        place = {PREFIX_FRONTIER: PREFIX_FRONTIER}
-        made: list[TrieNode] = []
-        for run, parent, start, count in zip(
-            runs.tolist(),
-            self.parents(runs).tolist(),
-            self.starts[runs].tolist(),
-            counts,
-            strict=True,
-        ):
-            place[run] = len(made)
-            token = name(int(self.cells[start]))
-            made.append(TrieNode(token, place[parent], start // self.count + 1, count))
-        return made
-
-
-def _counted(matches: Sequence[Match], budget: int, depth: int) -> list[TrieNode]:
-    """Every occurrence is looked at, so the size of a run is its count."""
-    total = sum(match.high - match.low for match in matches)
-    length = depth if total * depth <= CELLS else max(1, CELLS // total)
-    while True:
-        length = min(length, depth)
-        rows, name = _rows(matches, 1, length)
-        runs = _Runs(rows)
-        best = _largest(runs, budget)
-        if length == depth or _settled(runs, best, budget):
-            return runs.nodes(best, runs.sizes[best].tolist(), name)
-        length *= 2
-
-
-def _largest(runs: _Runs, most: int) -> np.ndarray:
-    """The `most` largest runs, the earlier ones where sizes are equal, by rank."""
-    kept = runs.kept
-    level = kept[:0]
-    if len(kept) > most:
-        sizes = runs.sizes[kept]
-        least = np.partition(sizes, -most)[-most]
-        level = kept[sizes == least]
-        kept = kept[sizes > least]
-    order = np.argsort(-runs.sizes[kept], kind="stable")
-    return np.concatenate([kept[order], level[: most - len(kept)]])
+        same = (cells[1:] == cells[:-1]).T
+        same[0] &= above[1:] == above[:-1]
+        first[:, 1:] = ~np.logical_and.accumulate(same)
+        # Run i begins at cell starts[i] of the levels, read one after the other.
+        starts = np.flatnonzero(first)
+        sizes = np.diff(starts, append=length * count)
+        depths, places = starts // count, made + np.arange(len(starts))
+        run_of = made - 1 + np.cumsum(first).reshape(length, count)
+        over = np.concatenate([above, run_of[:-1].ravel()])
+        tokens = cells.T.ravel()[starts]
+        real = np.flatnonzero(tokens)
+        found = (tokens, over[starts], level + 1 + depths, sizes, places)
+        best = [
+            np.concatenate([old, new[real]])
+            for old, new in zip(best, found, strict=True)
+        ]
+        chosen, least = _chosen(best[3], most)
+        best = [column[chosen] for column in best]
+        rest = max(rest, least)
+        goes_on = cells[:, -1] != 0
+        if len(chosen) == most:
+            # With so many found, one below must be larger than the least of them.
+            least = int(best[3].min())
+            larger = sizes[run_of[-1] - made] > least
+            if not (larger | ~goes_on).all():
+                rest = max(rest, least)
+            goes_on &= larger
+        above = run_of[-1][goes_on]
+        rows.keep(goes_on)
+        level += length
+        made += len(starts)
+    tokens, parents, depths, sizes, places = best
+    order = np.argsort(-sizes, kind="stable")
+    ranks = np.empty(len(order), dtype=np.intp)
+    ranks[order] = np.arange(len(order))
+    over = np.where(parents < 0, 0, np.searchsorted(places, parents))
+    parents = np.where(parents < 0, PREFIX_FRONTIER, ranks[over])
+    return _Runs(
+        rows.ids(tokens[order]),
+        parents[order],
+        depths[order],
+        sizes[order],
+        places[order],
+        rest,
+    )
 
 
-def _settled(runs: _Runs, best: np.ndarray, budget: int) -> bool:
-    """Whether no deeper level can matter: what is below the last level counts no more
-    than its largest run, and loses a tie because it is deeper."""
-    last = runs.kept[runs.starts[runs.kept] >= (runs.length - 1) * runs.count]
-    if len(last) == 0:
-        return True
-    return len(best) == budget and runs.sizes[best[-1]] >= runs.sizes[last].max()
+def _chosen(sizes: np.ndarray, most: int) -> tuple[np.ndarray, int]:
+    """Which `most` of `sizes` are the largest, the earlier ones where they are equal,
+    in their own order; and a bound of what is left out."""
+    if len(sizes) <= most:
+        return np.arange(len(sizes)), 0
+    # Most sizes are small and equal, which counting them likes and sorting does not.
+    at_least = np.bincount(sizes)[::-1].cumsum()[::-1]
+    least = int(np.flatnonzero(at_least >= most)[-1])
+    level = np.flatnonzero(sizes == least)
+    chosen = sizes > least
+    missing = most - int(np.count_nonzero(chosen))
+    chosen[level[:missing]] = True
+    return np.flatnonzero(chosen), least if missing < len(level) else least - 1
 
 
 def _sampled(
     matches: Sequence[Match], step: int, budget: int, depth: int
 ) -> list[TrieNode] | None:
-    """The same from every `step`-th occurrence; None where that does not settle it.
+    """The best nodes from every `step`-th occurrence; None where that cannot tell.
 
     With s matches, a run of k rows stands for at most (k + s) * step - s occurrences,
     and so does with k = 0 a node that was not seen.
     """
-    rows, name = _rows(matches, step, depth)
-    runs = _Runs(rows)
     # More exact counts than this cost more than more rows.
-    order = _largest(runs, 4 * budget)
-    if len(order) < budget:
-        return None
-    sizes = runs.sizes[order].tolist()
-    unseen = 0 if len(order) == len(runs.kept) else sizes[-1]
-    parents = dict(zip(order.tolist(), runs.parents(order).tolist(), strict=True))
+    runs = _largest_runs(_Rows(matches, step), 4 * budget, depth)
+    sizes = [*runs.sizes.tolist(), runs.rest]
     intervals = {PREFIX_FRONTIER: [(match.low, match.high) for match in matches]}
-    counted: list[tuple[int, int]] = []
-    for place, run in enumerate(order.tolist()):
-        start = int(runs.starts[run])
-        token = name(int(runs.cells[start]))
-        level = start // runs.count
-        # A parent has at least as many rows and comes first, so it has been counted.
+    # The best so far; the last of them by rank comes first.
+    best: list[tuple[int, int, int]] = []
+    for run, (token, parent, level, place) in enumerate(
+        zip(
+            runs.ids.tolist(),
+            runs.parents.tolist(),
+            runs.depths.tolist(),
+            runs.places.tolist(),
+            strict=True,
+        )
+    ):
+        # The run above has at least as many rows and comes first.
         intervals[run] = [
-            match.shard.narrow(*above, match.offset + level, token)
-            for match, above in zip(matches, intervals[parents[run]], strict=True)
+            match.shard.narrow(*over, match.offset + level - 1, token)
+            for match, over in zip(matches, intervals[parent], strict=True)
         ]
-        counted.append((-sum(high - low for low, high in intervals[run]), run))
-        more = sizes[place + 1] if place + 1 < len(sizes) else unseen
-        if len(counted) < budget or more == sizes[place]:
-            continue
+        count = sum([high - low for low, high in intervals[run]])
+        heapq.heappush(best, (count, -place, run))
+        if len(best) > budget:
+            heapq.heappop(best)
         # A node that was not counted must lose to the last of the best, even on a tie.
-        bound = (more + len(matches)) * step - len(matches)
-        best = sorted(counted)[:budget]
-        if -best[-1][0] > bound:
-            chosen = np.array([run for _, run in best])
-            return runs.nodes(chosen, [-count for count, _ in best], name)
+        bound = (sizes[run + 1] + len(matches)) * step - len(matches)
+        if len(best) == budget and best[0][0] > bound:
+            best.sort(reverse=True)
+            chosen = np.array([run for _, _, run in best])
+            return _nodes(runs, chosen, [count for count, _, _ in best])
     return None
 
 
-def _rows(
-    matches: Sequence[Match], step: int, length: int
-) -> tuple[np.ndarray, Callable[[int], int]]:
-    """Sorted rows of what follows the occurrences, and what gives a cell's id. A cell
-    is 0 after the end of a document."""
-    if len(matches) == 1:
-        match = matches[0]
-        rows = match.shard.array.rows(match.low, match.high, step, match.offset, length)
-        vocabulary = match.shard.vocabulary
-        return rows, lambda code: int(vocabulary[code - 1])
-    # Codes of different shards mean different ids. An id and one more is below 2**64.
-    blocks = []
-    for match in matches:
-        rows = match.shard.array.rows(match.low, match.high, step, match.offset, length)
-        table = np.zeros(len(match.shard.vocabulary) + 1, dtype=np.uint64)
-        table[1:] = match.shard.vocabulary
-        table[1:] += np.uint64(1)
-        blocks.append(table[rows])
-    rows = np.concatenate(blocks)
-    return rows[np.lexsort(rows.T[::-1])], lambda cell: cell - 1
+def _nodes(runs: _Runs, chosen: np.ndarray, counts: list[int]) -> list[TrieNode]:
+    """The trie nodes of the chosen runs, which are closed under parents and ranked."""
+    ranks = np.empty(len(runs.sizes), dtype=np.intp)
+    ranks[chosen] = np.arange(len(chosen))
+    parents = runs.parents[chosen]
+    parents = np.where(parents < 0, PREFIX_FRONTIER, ranks[parents])
+    columns = (runs.ids[chosen], parents, runs.depths[chosen])
+    return list(map(TrieNode, *(c.tolist() for c in columns), counts))

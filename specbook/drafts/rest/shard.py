@@ -7,6 +7,7 @@ an id that the shard has never seen cannot match by accident.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,10 +56,10 @@ class Shard:
 
     def code(self, token: int) -> int:
         """The code of an id; the border for one that the shard does not hold."""
-        place = int(np.searchsorted(self.vocabulary, token))
-        if place < len(self.vocabulary) and self.vocabulary[place] == token:
-            return place + 1
-        return BORDER
+        # Faster for one id than numpy's own search.
+        ids = self.vocabulary.data
+        place = bisect_left(ids, token)
+        return place + 1 if place < len(ids) and ids[place] == token else BORDER
 
     def encode(self, tokens: Sequence[int]) -> list[int]:
         """The codes of ids; the border for an id that the shard does not hold."""

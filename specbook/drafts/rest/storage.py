@@ -18,6 +18,7 @@ import json
 import mmap
 import os
 import struct
+import sys
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
@@ -312,9 +313,9 @@ def _laid_out(shard: Shard, offset: int) -> tuple[list[Any], ShardEntry]:
 
 
 def _array(buffer: Any, kind: str, count: int, offset: int) -> np.ndarray:
-    stored = np.dtype(kind).newbyteorder("<")
-    array = np.frombuffer(buffer, stored, count, offset)
-    return array.astype(stored.newbyteorder("="), copy=False)
+    stored = np.frombuffer(buffer, f"<{kind}", count, offset)
+    # A view costs nothing; "<i4" and "i4" are one type, but not to a memoryview.
+    return stored.view(kind) if sys.byteorder == "little" else stored.astype(kind)
 
 
 def _padded(size: int) -> int:

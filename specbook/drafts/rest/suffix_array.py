@@ -43,6 +43,7 @@ def sorted_suffixes(codes: np.ndarray) -> np.ndarray:
         ) from problem
     # The borders are the smallest code, so their suffixes come first.
     borders = int(np.count_nonzero(codes == BORDER))
+    # Its type has another name than int32, which a memoryview does not know.
     return divsufsort(codes)[borders:].astype(np.int32)
 
 
@@ -61,9 +62,8 @@ class SuffixArray:
         self.codes = codes
         self.starts = starts
         # An item of a memoryview is a Python int and costs less than one of an array.
-        # It wants the plain name of the type: "<i4" is another format than "i4".
-        self._codes = codes.view(f"u{codes.itemsize}").data
-        self._starts = starts.view(f"i{starts.itemsize}").data
+        self._codes = codes.data
+        self._starts = starts.data
 
     def interval(self, pattern: list[int]) -> tuple[int, int]:
         """The occurrences of `pattern`, which holds no border; empty where none."""
@@ -108,15 +108,12 @@ class SuffixArray:
                 most = size - 1
         return found
 
-    def rows(
-        self, low: int, high: int, step: int, offset: int, length: int
-    ) -> np.ndarray:
-        """What follows every `step`-th occurrence of an interval, `offset` codes after
-        its start: codes [occurrences, length], borders from the first one on."""
-        first = self.starts[low:high:step].astype(np.intp) + offset
-        rows = self.codes.take(first[:, None] + np.arange(length), mode="clip")
-        rows *= np.logical_and.accumulate(rows != BORDER, axis=1)
-        return rows
+    def following(self, positions: np.ndarray, length: int) -> np.ndarray:
+        """The codes at and after `positions` [R] of the text: [R, length], borders from
+        the first one on."""
+        cells = self.codes.take(positions[:, None] + np.arange(length), mode="clip")
+        cells *= np.logical_and.accumulate(cells != BORDER, axis=1)
+        return cells
 
     def continuations(self, low: int, high: int, offset: int, length: int) -> list:
         """What follows each occurrence of an interval, in text order: lists of at most

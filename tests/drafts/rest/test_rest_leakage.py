@@ -50,7 +50,7 @@ def check_overlap(measure: Any, documents: Any, item: list[int], n: int) -> None
 few = st.lists(st.integers(0, 2), max_size=10)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(few, max_size=3), few.filter(bool), st.integers(1, 5))
 def test_overlap_is_a_scan(documents: Any, item: list[int], n: int) -> None:
     check_overlap(leakage.overlap, documents, item, n)
@@ -134,7 +134,7 @@ def check_exclusion(exclude: Any, documents: Any, items: Any, n: int) -> None:
         assert held == (number not in kept)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(few, max_size=4),
     st.lists(few.filter(bool), max_size=3),

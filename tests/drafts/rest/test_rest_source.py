@@ -53,7 +53,7 @@ def test_the_articles_proposal(store: Datastore) -> None:
     assert made.probability_semantics is ProbabilitySemantics.FREQUENCY
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plain.corpora(), st.integers(0, 5), st.integers(0, 9))
 def test_a_proposal_is_the_best_of_a_scan(corpus: Any, most: int, budget: int) -> None:
     documents, prefix = corpus
@@ -177,7 +177,7 @@ def test_a_session_is_the_function_round_by_round(store: Datastore) -> None:
     assert session.propose(max_depth=4, max_nodes=5).nodes == ()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(plain.corpora(), st.integers(0, 5), st.integers(0, 9))
 def test_a_smaller_budget_is_the_beginning_of_a_larger(
     corpus: Any, depth: int, nodes: int
@@ -263,7 +263,7 @@ def test_a_target_with_a_smaller_vocabulary_is_refused(store: Datastore) -> None
 # -------------------------------------------------------------------------- decoding
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 4), max_size=30), max_size=3),
     st.lists(st.integers(0, 4), min_size=1, max_size=6),
@@ -311,7 +311,7 @@ def check_two_rounds(
     return accepted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(tables(), st.data())
 def test_the_law_of_two_rounds_is_the_targets(case: Any, data: Any) -> None:
     vocab, laws = case
