@@ -13,9 +13,10 @@ since transitions are looked up by hashing.
 recent one: the last place where the same match was made, see `match`. The very latest
 place cannot be kept at this cost: every token would have to tell it to its whole chain
 of links, n of them on a text of n equal tokens, or to a tree that takes a logarithm.
-The earliest place would be free too (SAM-Decoding takes it), but a text that is
-being edited repeats its latest version. `FrozenAutomaton`, which is built once, tells
-the latest place that something follows.
+The earliest place would be free too (SAM-Decoding takes it), but a text that is being
+edited repeats its latest version: on source code the recent place, mostly the very
+latest, foretells the next token as often as that does, and the earliest less often.
+`FrozenAutomaton`, which is built once, tells the latest place that something follows.
 
 *Memory.* Most states have one transition. It is kept in the arrays of the state, and
 only branching states own a dictionary: on source code that takes a third of the memory

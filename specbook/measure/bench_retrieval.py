@@ -34,6 +34,7 @@ from .bench_decode import CLOCKS, Progress, _folder, machine
 from .decode_report import write_whole
 from .retrieval_report import Measured, RetrievalReport
 from .retrieval_systems import (
+    IDS,
     Answer,
     Documents,
     Index,
@@ -77,13 +78,13 @@ def run(
 ) -> RetrievalReport:
     """Runs the benchmark and returns its report.
 
-    `documents`: token ids to index; by default about `tokens` tokens of Python source
-    (`specbook.corpora`, its files in an order of their hashes), in the ids of `target`
-    (a folder with a `tokenizer.json`; default: the book's target). `held_out`:
-    documents from which `queries` contexts are drawn with `seed`; by default the
-    held-out files of the same packages. `repeats`: builds, and rounds of queries; their
-    medians count. `max_suffix`, `node_budget`: the size of a question, see `Limits`.
-    `systems`: some of `retrieval_systems.NAMES`. `quick`: a small corpus, to see that
+    `documents`: token ids (below 2**31) to index; by default about `tokens` tokens of
+    Python source (`specbook.corpora`, its files in an order of their hashes), in the
+    ids of `target` (a folder with a `tokenizer.json`; default: the book's target).
+    `held_out`: documents from which `queries` contexts are drawn with `seed`, and which
+    grow; by default the held-out files of the same packages. `repeats`: builds, and
+    rounds of queries; their medians count. `max_suffix`, `node_budget`: the size of a
+    question, see `Limits`. `systems`: some of `retrieval_systems.NAMES`. `quick`: a small corpus, to see that
     it works; nothing can be concluded from it. `clock`: "wall" or "cpu". `out`: a
     folder for `retrieval.json`, `retrieval.md` and `retrieval.png`. `progress` is
     called with a line of text now and then.
@@ -409,11 +410,11 @@ def python_sources(
 def _arrays(documents: Any, name: str) -> list[np.ndarray]:
     listed = checks.entries(documents, name, "token sequences")
     return [
-        np.array(checks.token_ids(document, f"{name}[{i}]", vocab_size=2**63), np.int64)
+        np.array(checks.token_ids(document, f"{name}[{i}]", vocab_size=IDS), np.int64)
         for i, document in enumerate(listed)
     ]
 
 
 def _rotated(systems: Sequence[System], turn: int) -> list[System]:
-    first = turn % len(systems)
+    first = turn % max(1, len(systems))
     return [*systems[first:], *systems[:first]]

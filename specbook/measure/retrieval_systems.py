@@ -29,6 +29,9 @@ from ..errors import SpecbookError
 
 Prefix = tuple[int, ...]
 Index = Any
+IDS = 2**31
+"""Token ids are below this here: those of ArcticInference are int32."""
+
 Documents = Sequence[np.ndarray]
 
 
@@ -66,7 +69,7 @@ class System:
     count, then shallower, then of smaller ids), "counts" (the same, in any order among
     equal counts, with shares in place of counts), "share" (a match and a tree that it
     chose itself, with the right shares) or "copy" (the longest match, and one of its
-    continuations). `better`: what it is better at than the others. `slow`: it is asked
+    continuations). `needs`: another package that it is built with. `better`: what it is better at than the others. `slow`: it is asked
     fewer queries.
     """
 
@@ -78,6 +81,7 @@ class System:
     ask: Callable[[Index, Sequence[int], Limits], Any]
     answer: Callable[[Index, Sequence[int], Limits], Answer]
     better: str
+    needs: str = ""
     built_as: str = ""
     slow: bool = False
     install: str = ""
@@ -89,7 +93,8 @@ class System:
 
     def missing(self) -> str | None:
         """None if it can run here, otherwise how to get it."""
-        return why_missing(self.package, self.install)
+        lacking = why_missing(self.package, self.install)
+        return lacking or (why_missing(self.needs) if self.needs else None)
 
     def version(self) -> str:
         """Of the package that it comes from."""
@@ -168,9 +173,6 @@ def _weights(
 
 
 def _int32(documents: Documents) -> list[np.ndarray]:
-    for document in documents:
-        if len(document) and int(document.max()) >= 2**31:
-            raise SpecbookError("ArcticInference's suffix tree takes ids below 2**31")
     return [np.ascontiguousarray(d, dtype=np.int32) for d in documents]
 
 
@@ -317,6 +319,7 @@ SYSTEMS = (
         package="specbook.drafts.rest",
         kind="ranked",
         prepare=list,
+        needs="pydivsufsort",
         build=_build_rest,
         ask=_ask_rest,
         answer=_answer_rest,
@@ -329,6 +332,7 @@ SYSTEMS = (
         package="specbook.drafts.rest",
         kind="ranked",
         prepare=list,
+        needs="pydivsufsort",
         build=_build_rest,
         ask=_propose_rest,
         answer=_answer_proposal,

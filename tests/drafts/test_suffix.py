@@ -356,6 +356,21 @@ def test_greedy_decoding_says_what_the_target_says(
     assert both.tokens == plain.tokens
 
 
+def test_below_the_threshold_the_round_is_left_to_the_other_source() -> None:
+    rows = [[int(i == (last + 1) % 5) for i in range(5)] for last in range(5)]
+    target = TableTarget(lambda prefix: rows[prefix[-1]], vocab_size=5)
+    sources = [Suffix(3, threshold=7), PromptLookup(2, 2)]
+    result = decoded(target, [0, 1, 2, 3, 4, 0], sources, 14)
+    speaking = [
+        {mark.source for marks in r.tree.sources for mark in marks}
+        for r in result.rounds
+    ]
+    # The match is 1, 4 and then 8 or more tokens long; prompt lookup speaks always.
+    assert speaking[:2] == [{"prompt_lookup"}] * 2
+    assert speaking[2] == {"prompt_lookup", "suffix"}
+    assert result.tokens == [(1 + i) % 5 for i in range(14)]
+
+
 def test_a_loop_takes_few_rounds() -> None:
     rows = [[int(i == (last + 1) % 3) for i in range(3)] for last in range(3)]
     target = TableTarget(lambda prefix: rows[prefix[-1]], vocab_size=3)

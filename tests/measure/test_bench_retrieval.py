@@ -350,6 +350,8 @@ def test_an_absent_peer_is_told_with_the_way_to_get_it() -> None:
     absent = replace(
         named("Arctic suffix tree"), package="no_such_package_of_a_peer.part"
     )
+    unbuilt = replace(named("suffix array"), needs="no_such_sorter")
+    assert "no_such_sorter" in str(unbuilt.missing())
     why = absent.missing()
     assert why is not None
     assert "no_such_package_of_a_peer" in why and "pip install --no-deps" in why
@@ -362,6 +364,8 @@ def test_an_absent_peer_is_told_with_the_way_to_get_it() -> None:
     )
     assert found[1].absent == why and found[1].build == ()
     assert found[0].absent == "" and found[0].checked == 3 and found[0].wrong == 0
+    [alone] = measure(corpus(1, 80), [[1] * 5], LIMITS, [absent], repeats=2)
+    assert alone.absent == why
 
 
 def test_wrong_answers_are_counted() -> None:
@@ -404,6 +408,7 @@ def test_the_default_corpus_is_python_source() -> None:
         ({"systems": [3]}, "a system must be text"),
         ({"documents": [[1]]}, "go together"),
         ({"documents": [[-1]], "held_out": [[1]]}, r"documents\[0\]\[0\]"),
+        ({"documents": [[1]], "held_out": [[2**31]]}, r"held_out\[0\]\[0\] = 2"),
         ({"documents": 3, "held_out": [[1]]}, "documents must be"),
         ({"documents": [[1]], "held_out": [[1]]}, "no held-out document"),
         ({"progress": 3}, "progress must be a function"),
@@ -420,12 +425,6 @@ def test_bad_options_are_refused(options: dict, message: str) -> None:
 def test_a_target_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecbookError, match=r"has no tokenizer\.json"):
         run(tmp_path, quick=True)
-
-
-def test_ids_that_the_peer_cannot_hold_are_refused() -> None:
-    system = named("Arctic suffix tree")
-    with pytest.raises(SpecbookError, match="ids below 2"):
-        system.prepare([np.array([1, 2**31])])
 
 
 def test_names_are_unique_and_each_builder_is_known() -> None:
