@@ -84,10 +84,10 @@ def run(
     `held_out`: documents from which `queries` contexts are drawn with `seed`, and which
     grow; by default the held-out files of the same packages. `repeats`: builds, and
     rounds of queries; their medians count. `max_suffix`, `node_budget`: the size of a
-    question, see `Limits`. `systems`: some of `retrieval_systems.NAMES`. `quick`: a small corpus, to see that
-    it works; nothing can be concluded from it. `clock`: "wall" or "cpu". `out`: a
-    folder for `retrieval.json`, `retrieval.md` and `retrieval.png`. `progress` is
-    called with a line of text now and then.
+    question, see `Limits`. `systems`: some of `retrieval_systems.NAMES`. `quick`: a
+    small corpus, to see that it works; nothing can be concluded from it. `clock`:
+    "wall" or "cpu". `out`: a folder for `retrieval.json`, `retrieval.md` and
+    `retrieval.png`. `progress` is called with a line of text now and then.
 
     Raises `ValueError` for bad options, before anything is built, and where there is
     no context to draw.

@@ -69,8 +69,8 @@ class System:
     count, then shallower, then of smaller ids), "counts" (the same, in any order among
     equal counts, with shares in place of counts), "share" (a match and a tree that it
     chose itself, with the right shares) or "copy" (the longest match, and one of its
-    continuations). `needs`: another package that it is built with. `better`: what it is better at than the others. `slow`: it is asked
-    fewer queries.
+    continuations). `needs`: another package that it is built with. `better`: what it is
+    better at than the others. `slow`: it is asked fewer queries.
     """
 
     name: str
