@@ -945,3 +945,82 @@ def curves(
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
     return fig
+
+
+def shares(rows: Mapping[str, Mapping[str, float]], xlabel: str) -> Figure:
+    """Draws for each name how a whole divides into parts: one bar, from left to right.
+
+    `rows`: {name: {part: share}}, the same parts in the same order for every name;
+    the shares of a name add up to 1. Parts have an order, so they go from dark to
+    light and are listed from left to right below. Returns the figure. Raises
+    `SpecbookError` for shares that are negative or do not add up, and for what is no
+    number.
+    """
+    if not isinstance(rows, Mapping):
+        raise SpecbookError(f"rows must be a mapping from names, got {rows!r}")
+    checks.text(xlabel, "xlabel")
+    if not rows:
+        raise SpecbookError("there is no share to draw")
+    parts: list[str] = []
+    found = {}
+    for name, row in rows.items():
+        if not isinstance(row, Mapping):
+            raise SpecbookError(f"rows[{name!r}] must be a mapping, got {row!r}")
+        parts = parts or list(row)
+        if list(row) != parts:
+            raise SpecbookError(f"rows[{name!r}] has parts {list(row)}, not {parts}")
+        found[name] = _numbers({name: list(row.values())}, "rows", len(parts))[name]
+        if min(found[name], default=-1.0) < 0 or abs(sum(found[name]) - 1) > 1e-9:
+            raise SpecbookError(f"rows[{name!r}]: shares must add up to 1, got {row}")
+    with matplotlib.rc_context(RC):
+        fig, ax = _new_figure(6.4, 1.2 + 0.42 * len(found))
+        span = max(len(parts) - 1, 1)
+        faces = [matplotlib.colormaps["cividis"](i / span) for i in range(len(parts))]
+        for place, values in enumerate(found.values()):
+            left = 0.0
+            for share, face in zip(values, faces, strict=True):
+                ax.barh(
+                    place, share, left=left, height=0.66, color=face, edgecolor="white"
+                )
+                if share >= 0.05:
+                    ax.text(
+                        left + share / 2,
+                        place,
+                        f"{share:.0%}",
+                        color=_readable_on(face),
+                        fontsize=8,
+                        ha="center",
+                        va="center",
+                    )
+                left += share
+        ax.set_yticks(range(len(found)), list(found), parse_math=False)
+        ax.set_ylim(len(found) - 0.45, -0.55)
+        ax.set_xlim(0, 1)
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlabel(xlabel)
+        legend = fig.legend(
+            handles=[
+                Patch(facecolor=face, edgecolor=INK, lw=0.6, label=part)
+                for part, face in zip(parts, faces, strict=True)
+            ],
+            loc="outside lower center",
+            ncols=len(parts),
+            handlelength=1.2,
+            columnspacing=1.2,
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    return fig
+
+
+def _readable_on(face: tuple[float, ...]) -> str:
+    """Black or white, whichever stands out more on `face` (WCAG's luminance): a
+    contrast of 4.5 and more. Plain ink would not reach that on a middling grey."""
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in face[:3]
+    ]
+    luminance = sum(
+        w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True)
+    )
+    return "black" if luminance > 0.179 else "white"

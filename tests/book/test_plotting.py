@@ -522,6 +522,18 @@ def test_ledgers_without_rounds_or_tokens_are_refused(ledgers):
         ),
         (lambda: plotting.curves(5, {"a": [1, 2]}, "x", "y"), "x must be a sequence"),
         (lambda: plotting.curves([1, 2], 5, "x", "y"), "series must be a mapping"),
+        (lambda: plotting.shares(5, "x"), "rows must be a mapping"),
+        (lambda: plotting.shares({}, "x"), "no share"),
+        (lambda: plotting.shares({"a": 5}, "x"), "rows.'a'. must be a mapping"),
+        (lambda: plotting.shares({"a": {}}, "x"), "must add up to 1"),
+        (lambda: plotting.shares({"a": {"b": 0.9}}, "x"), "must add up to 1"),
+        (lambda: plotting.shares({"a": {"b": 2, "c": -1}}, "x"), "must add up to 1"),
+        (lambda: plotting.shares({"a": {"b": True}}, "x"), "must be a"),
+        (lambda: plotting.shares({"a": {"b": 1}}, 5), "xlabel must be text"),
+        (
+            lambda: plotting.shares({"a": {"b": 1}, "c": {"d": 1}}, "x"),
+            "rows.'c'. has parts .'d'., not .'b'.",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_named(call, told):
@@ -536,3 +548,26 @@ def test_a_picture_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError):
         framed.save(tmp_path / "dot.png")
     assert [path.name for path in tmp_path.iterdir()] == ["dot.png"]
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_shares_fill_their_bar_and_can_be_read_on_it(count):
+    row = {f"part {i}": 1 / count for i in range(count)}
+    fig = plotting.shares({"one": row, "two": row}, "share of positions")
+    (ax,) = fig.axes
+    assert len(ax.patches) == 2 * count
+    for bars in (ax.patches[:count], ax.patches[count:]):
+        assert bars[0].get_x() == 0
+        assert sum(bar.get_width() for bar in bars) == pytest.approx(1)
+        for left, right in itertools.pairwise(bars):
+            assert right.get_x() == pytest.approx(left.get_x() + left.get_width())
+    told = [text for text in ax.texts if text.get_text() == f"{1 / count:.0%}"]
+    assert len(told) == 2 * count
+    for text, bar in zip(told, ax.patches, strict=True):
+        assert contrast(text.get_color(), bar.get_facecolor()[:3]) >= 4.5
+    assert {*row, "one", "two", "share of positions"} <= set(texts(fig))
+
+
+def test_a_share_that_has_no_room_for_its_number_has_none():
+    fig = plotting.shares({"a": {"much": 0.97, "little": 0.03}}, "share")
+    assert "97%" in texts(fig) and "3%" not in texts(fig)
