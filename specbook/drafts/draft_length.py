@@ -19,8 +19,6 @@ ever spent on a probe.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,13 +31,14 @@ BUCKETS = (1, 2, 3, 4, 6, 9, 16)
 MATCH_CAP = BUCKETS[-1]
 """Longer matches are not told apart."""
 
-PRIOR = ((1, 3), (2, 2), (2, 2), (3, 1), (4, 1), (8, 1), (16, 1))
+PRIOR = ((1, 3), (2, 2), (2, 2), (3, 1), (3, 1), (8, 1), (16, 1))
 """For each class, the agreements and disagreements that a request starts with: the
-`likeliest_prior` of the default target's greedy answers to the development prompts
-(`specbook.measure.agreement` counts them; a test holds the two together)."""
+`prior_of` what `specbook.measure.agreement` counts in the default target's greedy
+answers to the development prompts. A test holds the two together."""
 
-LARGEST_PRIOR = 16
-"""No number of a prior is larger: a request must be able to outvote it."""
+PRIOR_WEIGHT = 4
+PRIOR_LARGEST = 16
+"""What `prior_of` holds a count to."""
 
 COST = ((1, 1.0), (6, 1.1), (8, 1.35), (16, 2.0), (32, 3.3))
 """Time of one forward over so many rows, in forwards over one row: the default target
@@ -119,57 +118,36 @@ class DraftLength:
             counts[0] += 1
 
 
-def likeliest_prior(
-    requests: Sequence[Sequence[tuple[int, int]]],
-) -> tuple[tuple[int, int], ...]:
-    """The prior of whole numbers, 1 to `LARGEST_PRIOR`, under which the requests' own
-    counts are likeliest: a table like `PRIOR`.
+def prior_of(counts: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The prior of (agreements, disagreements) that were counted in each of `BUCKETS`:
+    their shares, held lightly, since a request must be able to outvote them.
 
-    `requests`: for each request, its (agreements, disagreements) in each of `BUCKETS`.
-    A request's rate is taken as drawn from Beta(a, d), so that its counts have the
-    Beta-binomial law: requests that differ much from one another give a small pair,
-    which is soon outvoted, and requests that are alike a large one. Ties go to the
-    smaller pair. Raises `ValueError` for malformed counts.
+    A pair has whole numbers, in the nearest proportion, that add up to `PRIOR_WEIGHT`.
+    Where that leaves one side nothing, its rarer outcome counts once and the other as
+    often as the odds say, at most `PRIOR_LARGEST` times. A class without counts starts
+    undecided. Raises `ValueError` for malformed counts.
     """
-    requests = [
-        _checked_counts(counts, f"requests[{index}]")
-        for index, counts in enumerate(checks.entries(requests, "requests", "counts"))
-    ]
-    numbers = range(1, LARGEST_PRIOR + 1)
-    pairs = sorted(
-        ((a, d) for a in numbers for d in numbers), key=lambda p: (sum(p), p)
-    )
-    table = []
-    for index in range(len(BUCKETS)):
-        met = Counter(counts[index] for counts in requests)
-        likelihood = [
-            math.fsum(
-                times * _log_beta_ratio(*pair, *counts) for counts, times in met.items()
-            )
-            for pair in pairs
-        ]
-        table.append(pairs[likelihood.index(max(likelihood))])
-    return tuple(table)
-
-
-def _log_beta_ratio(a: int, d: int, agreed: int, refused: int) -> float:
-    """The logarithm of B(a + agreed, d + refused) / B(a, d): the probability of one
-    sequence of so many agreements and refusals, the rate drawn from Beta(a, d)."""
-
-    def log_beta(x: int, y: int) -> float:
-        return math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y)
-
-    return log_beta(a + agreed, d + refused) - log_beta(a, d)
-
-
-def _checked_counts(counts: Any, name: str) -> list[tuple[int, int]]:
-    table = _pairs(counts, name)
+    table = _pairs(counts, "counts")
     if len(table) != len(BUCKETS):
-        raise SpecbookError(f"{name} needs {len(BUCKETS)} pairs, got {len(table)}")
+        raise SpecbookError(f"counts needs {len(BUCKETS)} pairs, got {len(table)}")
+    found = []
     for index, pair in enumerate(table):
-        for value in pair:
-            checks.integer(value, f"{name}[{index}]", least=0)
-    return [(int(agreed), int(refused)) for agreed, refused in table]
+        agreed, refused = (
+            checks.integer(value, f"counts[{index}]", least=0) for value in pair
+        )
+        share = _nearest(PRIOR_WEIGHT * agreed, agreed + refused, PRIOR_WEIGHT // 2)
+        if 0 < share < PRIOR_WEIGHT:
+            found.append((share, PRIOR_WEIGHT - share))
+        elif share:
+            found.append((min(PRIOR_LARGEST, _nearest(agreed, refused, agreed)), 1))
+        else:
+            found.append((1, min(PRIOR_LARGEST, _nearest(refused, agreed, refused))))
+    return tuple(found)
+
+
+def _nearest(top: int, bottom: int, otherwise: int) -> int:
+    """The whole number nearest to top / bottom, halves up; `otherwise` over 0."""
+    return (2 * top + bottom) // (2 * bottom) if bottom else otherwise
 
 
 def checked_cost(cost: Any) -> tuple[tuple[int, float], ...]:

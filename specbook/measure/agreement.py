@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..drafts.draft_length import BUCKETS, bucket, likeliest_prior
+from ..drafts.draft_length import BUCKETS, bucket, prior_of
 from ..drafts.prompt_lookup import PromptLookup
 from ..errors import SpecbookError
 from .recording import Recording
@@ -48,6 +48,12 @@ def agreement_counts(
 def lookup_prior(
     recorded: Recording, source: Any = None
 ) -> tuple[tuple[int, int], ...]:
-    """The prior that the recorded outputs give to a request of the adaptive lookup:
-    `likeliest_prior` of their `agreement_counts`."""
-    return likeliest_prior(agreement_counts(recorded, source))
+    """The prior that the recorded outputs give to the adaptive lookup: `prior_of` their
+    `agreement_counts`, added up."""
+    found = agreement_counts(recorded, source)
+    return prior_of(
+        [
+            (sum(a for a, _ in column), sum(d for _, d in column))
+            for column in zip(*found, strict=True)
+        ]
+    )

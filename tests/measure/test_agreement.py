@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specbook.drafts.draft_length import BUCKETS, MATCH_CAP, likeliest_prior
+from specbook.drafts.draft_length import BUCKETS, MATCH_CAP
 from specbook.drafts.prompt_lookup import TUNED, PromptLookup, prompt_lookup
 from specbook.errors import SpecbookError
 from specbook.measure.agreement import agreement_counts, lookup_prior
@@ -61,9 +61,13 @@ def test_counts_equal_a_scan(prompt, answer):
     ]
 
 
-def test_the_prior_is_that_of_the_counts():
-    recorded = Recording.of([([1, 2, 3] * 5, [1, 2, 3] * 5), ([1, 2], [1, 5, 1, 6])])
-    assert lookup_prior(recorded) == likeliest_prior(agreement_counts(recorded))
+def test_the_prior_is_that_of_all_outputs_together():
+    # Matches of one token: right once in each of three outputs, wrong five times.
+    pairs = [([1, 2], [1, 2]), ([1, 2], [1, 5, 1, 6, 1, 7]), ([3, 4, 3], [4])]
+    counts = agreement_counts(Recording.of(pairs))
+    assert [output[0] for output in counts] == [(1, 0), (0, 3), (1, 0)]
+    # 2 of 5 is 1.6 of 4; the longer classes were never met.
+    assert lookup_prior(Recording.of(pairs)) == ((2, 2),) * 7
 
 
 def test_only_a_fixed_copy_is_counted():
