@@ -21,6 +21,7 @@ from specbook.proposal import ProbabilitySemantics, Proposal
 from tests.core.helpers import must_fail
 from tests.core.helpers.laws import plain_law, table_of, tables
 from tests.core.helpers.rules import FAULTY, contract, verifier
+from tests.core.helpers.sources import proposal_of
 from tests.core.helpers.targets import one_hot_table, plain_greedy
 from tests.drafts.rest import plain
 
@@ -115,6 +116,14 @@ def test_h17_frequencies_never_meet_a_rule_that_reads_q(store: Datastore) -> Non
     )
     with pytest.raises(ContractError, match="'frequency', needs"):
         bind(made, reads_q)
+    # Merged with a source that has a q, it is refused all the same.
+    normalised = proposal_of(
+        [[4, 5]], semantics="normalized_conditional", relation="iid"
+    )
+    bind(normalised, reads_q)
+    made_for_it = rest_propose([4, 5, 6], store, 3, 8, request="request")
+    with pytest.raises(ContractError, match="rest: probability 'frequency', needs"):
+        bind([normalised, made_for_it], reads_q)
     by_rank = contract("iid only", sampling=frozenset({"iid"}))
     with pytest.raises(ContractError, match="'deterministic_lookup', needs"):
         bind(made, by_rank)
