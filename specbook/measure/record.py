@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import checks, engine, prompts
+from .. import __version__, checks, engine, prompts
 from ..drafts.prompt_lookup import PromptLookup
 from ..errors import ArtifactError, SpecbookError
 from ..policy import SamplingPolicy
@@ -123,6 +123,7 @@ def record(
         "sha256": hashlib.sha256(text.encode("utf-8")).hexdigest(),
         "outputs": len(done),
         "command": _command(target, settings, items, wanted),
+        "specbook": __version__,
         "machine": machine(),
     }
     found = recording.parse(text.encode("utf-8"), entry, path)

@@ -259,6 +259,7 @@ ENTRY = {
     "verifier",
     "seeds",
     "command",
+    "specbook",
     "machine",
 }
 """What the manifest says about each file."""

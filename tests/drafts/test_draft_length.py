@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specbook.drafts.draft_length import BUCKETS, COST, PRIOR, DraftLength
+from specbook.drafts.draft_length import (
+    BUCKETS,
+    COST,
+    PRIOR,
+    PRIOR_LARGEST,
+    PRIOR_WEIGHT,
+    DraftLength,
+    bucket,
+    checked_prior,
+    prior_of,
+)
 from specbook.drafts.prompt_lookup import PromptLookup
 from specbook.errors import SpecbookError
 
@@ -229,3 +239,87 @@ def test_what_is_learnt_from_is_checked_and_leaves_the_counts() -> None:
             control.learn(2, copied, committed)
     control.learn(0, [], [1])
     assert [control.agreement(match) for match in range(1, 20)] == before
+
+
+# ------------------------------------------------------------------------- the prior
+
+
+def one_class(pair: object) -> list:
+    """Counts with `pair` in the first class and nothing in the others."""
+    return [pair, *[(0, 0)] * (len(BUCKETS) - 1)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "pair"),
+    [
+        ((0, 0), (2, 2)),
+        ((25, 75), (1, 3)),
+        ((37, 63), (1, 3)),  # 1.48 of 4
+        ((38, 62), (2, 2)),  # 1.52 of 4
+        ((3, 5), (2, 2)),  # 1.5 of 4: halves go up
+        ((5, 3), (3, 1)),  # 2.5 of 4
+        ((87, 13), (3, 1)),  # 3.48 of 4
+        ((7, 1), (7, 1)),  # 3.5 of 4 would leave nothing, so the odds
+        ((88, 12), (7, 1)),
+        ((89, 10), (9, 1)),
+        ((999, 1), (16, 1)),
+        ((5, 0), (5, 1)),
+        ((50, 0), (16, 1)),
+        ((1, 0), (1, 1)),
+        ((1, 11), (1, 11)),
+        ((1, 8), (1, 8)),
+        ((1, 7), (1, 3)),  # 0.5 of 4
+        ((0, 3), (1, 3)),
+        ((0, 30), (1, 16)),
+    ],
+)
+def test_the_rule_from_counts_to_a_small_pair(
+    counts: tuple[int, int], pair: tuple[int, int]
+) -> None:
+    assert prior_of(one_class(counts)) == (pair, *[(2, 2)] * (len(BUCKETS) - 1))
+
+
+@settings(max_examples=200, deadline=None)
+@given(agreed=st.integers(0, 400), refused=st.integers(0, 400))
+def test_a_prior_is_near_its_share_and_can_be_outvoted(
+    agreed: int, refused: int
+) -> None:
+    pair = prior_of(one_class((agreed, refused)))[0]
+    assert min(pair) >= 1 and max(pair) <= PRIOR_LARGEST
+    assert sum(pair) <= PRIOR_LARGEST + 1
+    if agreed + refused >= 2 * PRIOR_WEIGHT:
+        share = Fraction(agreed, agreed + refused)
+        assert abs(Fraction(pair[0], sum(pair)) - share) <= Fraction(1, 8)
+    checked_prior([pair] * len(BUCKETS))
+
+
+def test_a_class_begins_at_its_least_match() -> None:
+    for index, least in enumerate(BUCKETS):
+        assert bucket(least) == index
+        assert bucket(least - 1) == max(0, index - 1)
+    assert bucket(10**6) == len(BUCKETS) - 1
+
+
+def test_the_shipped_prior_is_that_of_the_development_answers() -> None:
+    from specbook.measure import recording
+    from specbook.measure.agreement import lookup_prior
+
+    assert lookup_prior(recording.load(0.0, half="development")) == PRIOR
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        (5, "counts must hold pairs"),
+        ([5], "counts must hold pairs"),
+        (one_class((1, 1))[1:], "counts needs 7 pairs, got 6"),
+        (one_class((1, 1, 1)), r"counts\[0\] must be a pair"),
+        (one_class((1, -1)), r"counts\[0\] must be at least 0"),
+        (one_class((True, 1)), r"counts\[0\] must be an integer"),
+        (one_class((0.5, 1)), r"counts\[0\] must be an integer"),
+        (one_class((1, float("nan"))), r"counts\[0\] must be an integer"),
+    ],
+)
+def test_bad_counts_are_named(counts: object, message: str) -> None:
+    with pytest.raises(SpecbookError, match=message):
+        prior_of(counts)
