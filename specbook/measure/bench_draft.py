@@ -4,8 +4,8 @@ Five systems decode the same prompts greedily, from the same two checkpoints, in
 process: transformers `generate` alone and with `assistant_model=`, our plain decoding,
 our draft model and our staged one. They take turns as in `bench_decode`. transformers
 runs with its defaults for assisted generation (up to 20 drafted tokens, stopped by its
-confidence threshold); ours with `draft_model.TUNED`, which the development half of the
-prompts chose. Both verify greedily, so all tokens must agree.
+confidence threshold); ours with `draft_model.TUNED`. Both verify greedily, so all
+tokens must agree.
 
 Acceptance by depth is measured apart, with drafts of one length and no stop: greedy,
 and at temperature 0.7 with the rule for one draft (`single`).
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import checks, engine, prompts
-from ..drafts.neural.draft_model import SHIPPED, TUNED, DraftModel
+from ..drafts.neural.draft_model import SHIPPED, TUNED, TUNED_BY, DraftModel
 from ..drafts.neural.staged import Staged
 from ..errors import SpecbookError
 from ..models.table import TableTarget
@@ -38,7 +38,7 @@ from .bench_decode import (
     top_two_gap,
     transformers_system,
 )
-from .decode_report import Difference, Sample, write_whole
+from .decode_report import Difference, Ratio, Sample, speed_ratio, write_whole
 from .draft_report import SYSTEMS, Depth, DraftReport, by_depth
 
 DEPTHS = 6
@@ -225,6 +225,37 @@ def systems_of(
     )
 
 
+def sweep(
+    target: Any,
+    drafter: Any,
+    grid: Sequence[Mapping[str, Any]],
+    encoded: Sequence[tuple[prompts.Prompt, list[int]]],
+    *,
+    dtype: str = "float32",
+    max_new_tokens: int = 128,
+    progress: Progress | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[tuple[Mapping[str, Any], Ratio]]:
+    """How many times as fast as plain decoding each set of options in `grid` is, best
+    first: greedy, all taking turns on every prompt. For choosing options, so on
+    prompts of the development half. `target`, `drafter`: two of our targets."""
+    checks.entries(grid, "grid", "mappings of options")
+    systems = {"plain": our_system(target, None, clock=clock)}
+    for number, options in enumerate(grid):
+        source = DraftModel.tuned(drafter, **_checked_options(options))
+        systems[str(number)] = our_system(target, source, clock=clock)
+    samples, _ = compare(
+        systems, encoded, dtype, max_new_tokens, progress=progress, clock=clock
+    )
+    plain = [s for s in samples if s.system == "plain"]
+    found = []
+    for number, options in enumerate(grid):
+        ratio = speed_ratio([s for s in samples if s.system == str(number)], plain)
+        assert ratio is not None, "every prompt was decoded"
+        found.append((options, ratio))
+    return sorted(found, key=lambda pair: -pair[1].value)
+
+
 def acceptance(
     target: Any,
     source: DraftModel,
@@ -289,8 +320,8 @@ def _checked_options(options: Any) -> dict[str, Any]:
 def _chosen_by(changes: Mapping[str, Any], half: str) -> str:
     if {**TUNED, **changes} != TUNED:
         return "the caller's choice"
-    told = "chosen on the development half of the prompts"
-    return f"{told}, which was measured here" if half == "development" else told
+    measured = half == "development" and "development" in TUNED_BY
+    return TUNED_BY + (", which was measured here" if measured else "")
 
 
 def load(

@@ -11,7 +11,7 @@ import pytest
 
 from specbook import prompts
 from specbook.contract import Selection
-from specbook.drafts.neural.draft_model import TUNED, DraftModel
+from specbook.drafts.neural.draft_model import TUNED, TUNED_BY, DraftModel
 from specbook.engine import Round, generate
 from specbook.errors import ArtifactError, SpecbookError
 from specbook.ledger import RoundLedger
@@ -131,6 +131,51 @@ def test_acceptance_at_a_temperature_uses_the_rule_for_one_draft() -> None:
     assert found[0].offered > 400 and abs(found[0].conditional - 0.5) < 0.15
     greedy = generate(half, [0], DraftModel(zero, widths=(1,)), max_new_tokens=9)
     assert all(r.accepted == len(r.tree) for r in greedy.rounds)
+
+
+def test_a_sweep_ranks_options_by_their_speed() -> None:
+    """Time is counted here: ten for a forward of the target, one for the draft's. A
+    long draft gains most if it is right and loses most if it is wrong."""
+    chat = prompts.load("chat", "development")[0]
+    now = 0
+
+    class Ticking(TableTarget):
+        cost = 1
+
+        def start(self, prompt_ids: Any) -> Any:
+            session = super().start(prompt_ids)
+            verify = session.verify
+
+            def ticks(tree: CandidateTree) -> Any:
+                nonlocal now
+                now += self.cost
+                return verify(tree)
+
+            session.verify = ticks  # type: ignore[method-assign]
+            return session
+
+    rows = [[0.0, 1.0], [1.0, 0.0]]
+    grid = [{"widths": (1,)}, {"widths": (1, 1, 1), "stop_below": 0.0}]
+    for last, order in ((0, [1, 0]), (1, [0, 1])):
+        target = Ticking(lambda prefix: rows[prefix[-1]], vocab_size=2)
+        target.cost = 10
+        draft = Ticking(lambda prefix, last=last: rows[prefix[-1] ^ last], vocab_size=2)
+        found = bench_draft.sweep(
+            target,
+            draft,
+            grid,
+            [(chat, [0])],
+            max_new_tokens=16,
+            clock=lambda: now,
+        )
+        assert [grid.index(dict(options)) for options, _ in found] == order
+        # 16 tokens plainly: 160. Four rounds of 13; or 15 of 11 and, as nothing can be
+        # drafted for the last token, one of 10.
+        expected = 160 / (15 * 11 + 10) if last else 160 / (4 * 13)
+        assert found[0][1].value == pytest.approx(expected)
+    for bad in (5, [5], [{"depth": 2}]):
+        with pytest.raises(SpecbookError):
+            bench_draft.sweep(table(), table(), bad, [(chat, [0])])
 
 
 # --------------------------------------------------------------------------- report
@@ -327,8 +372,8 @@ def test_a_run_on_tiny_checkpoints(tmp_path: Path) -> None:
 
 
 def test_who_chose_the_options_is_said() -> None:
-    assert bench_draft._chosen_by({}, "evaluation").startswith("chosen on the dev")
-    assert "measured here" in bench_draft._chosen_by(dict(TUNED), "development")
+    assert bench_draft._chosen_by({}, "evaluation") == TUNED_BY
+    assert bench_draft._chosen_by(dict(TUNED), "development").startswith(TUNED_BY)
     assert bench_draft._chosen_by({"stop_below": 0.9}, "evaluation") == (
         "the caller's choice"
     )

@@ -57,8 +57,12 @@ SHIPPED = ("draft", "smollm2")
 """Where in `data/` the checkpoint lies that the book trained for its own target."""
 
 TUNED: dict[str, Any] = {"widths": (1,) * 6, "stop_below": 0.2}
-"""The options that did best on the development half of the book's prompts, for greedy
-decoding with the shipped checkpoint; the evaluation half had no part in it."""
+"""What `specbook decode` and the benchmark use. A drafted token pays while the chance
+that it is accepted is above what it costs, its draft forward and one more row of the
+target's, in target steps (section 0x02C)."""
+
+TUNED_BY = "set by the cost of a drafted token, not tuned on prompts"
+"""How `TUNED` came about; `measure.bench_draft.sweep` tries others."""
 
 CONTRACT = SourceContract(
     name="draft_model",
@@ -388,17 +392,16 @@ class DraftModelSession:
                 yield token, law
             return
         law = self._own.law(row, self._policy)
-        for _ in range(count):
+        for number in range(count):
+            if number and kind != "iid":
+                rest = law.copy()
+                rest[token] = 0
+                total = rest.sum()
+                if not total > 0:
+                    return
+                law = rest / total
             token = drawn(law, self._policy, chance)
             yield token, law
-            if kind == "iid":
-                continue
-            rest = law.copy()
-            rest[token] = 0
-            total = rest.sum()
-            if not total > 0:
-                return
-            law = rest / total
 
 
 def drawn(law: np.ndarray, policy: SamplingPolicy, chance: Chance | None) -> int:

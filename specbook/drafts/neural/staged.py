@@ -64,6 +64,11 @@ class Staged:
             topology=about.topology,
         )
 
+    @classmethod
+    def tuned(cls, draft_model: Any = None) -> Staged:
+        """The source with a draft model of the options `DraftModel.tuned`."""
+        return cls(DraftModel.tuned(draft_model))
+
     def identity(self) -> str:
         """Both sources, for the round manifest."""
         return f"staged {self.draft_model.identity()} helper {self.helper.identity()}"
