@@ -28,10 +28,20 @@ class ProbabilitySemantics(StrEnum):
 
 
 class SamplingRelation(StrEnum):
-    """How the children of one parent were chosen together."""
+    """How the children of one parent were chosen together.
+
+    `iid`: independent draws from one law. `independent`: independent draws, whose laws
+    may differ. `without_replacement`: each from what the ones before it left over.
+    `greedy_plus_one`: the most probable tokens, then one draw among the others. `hub`:
+    two draws, of which one is the most probable token. `beam`: ranked, not drawn.
+    `deterministic_lookup`: copied from somewhere.
+    """
 
     IID = "iid"
+    INDEPENDENT = "independent"
     WITHOUT_REPLACEMENT = "without_replacement"
+    GREEDY_PLUS_ONE = "greedy_plus_one"
+    HUB = "hub"
     BEAM = "beam"
     DETERMINISTIC_LOOKUP = "deterministic_lookup"
 

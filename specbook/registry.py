@@ -16,6 +16,17 @@ VERIFIERS: Mapping[str, str] = {
     "greedy": "specbook.verifiers.greedy:VERIFIER",
     "membership": "specbook.verifiers.membership:VERIFIER",
     "single": "specbook.verifiers.single:VERIFIER",
+    "specinfer": "specbook.verifiers.specinfer:VERIFIER",
+    "sequoia": "specbook.verifiers.sequoia:VERIFIER",
+    "kseq": "specbook.verifiers.kseq:VERIFIER",
+    "one_hot": "specbook.verifiers.one_hot:VERIFIER",
+    "greedy_draft": "specbook.verifiers.greedy_draft:VERIFIER",
+    "spechub": "specbook.verifiers.spechub:VERIFIER",
+    "optimal": "specbook.verifiers.optimal:VERIFIER",
+    "block": "specbook.verifiers.block:VERIFIER",
+    "traversal": "specbook.verifiers.traversal:VERIFIER",
+    "typical": "specbook.verifiers.typical:VERIFIER",
+    "ensemble": "specbook.verifiers.ensemble:VERIFIER",
 }
 
 DRAFTS: Mapping[str, str] = {

@@ -46,3 +46,29 @@ def residual(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     left = np.maximum(p - q, 0)
     total = left.sum()
     return left / total if total > 0 else p
+
+
+def carried(w: Any, p: np.ndarray, q: np.ndarray, token: int) -> Any:
+    """min(1, w p / q) at `token`, drawn from q [V]: the weight that a path of weight w
+    hands on to it (block and traversal verification).
+
+    Raises `LawError` where q(token) is 0.
+    """
+    if not q[token] > 0:
+        raise LawError(f"token {token} has q = {q[token]}: it was not drawn from q")
+    mass = w * p[token]
+    return 1 if mass >= q[token] else mass / q[token]
+
+
+def excess(w: Any, p: np.ndarray, q: np.ndarray) -> tuple[Any, np.ndarray]:
+    """What a node of weight w keeps when its draw from q [V] was refused: the weight
+    s / (s + 1 - w) and the law (w p - q)+ / s, where s is the sum of (w p - q)+.
+
+    Where s is 0 the node keeps nothing; except that a weight of 1 stays 1, with p: then
+    p is q, and nothing is refused but by the rounding of float64.
+    """
+    left = np.maximum(w * p - q, 0)
+    s = left.sum()
+    if not s > 0:
+        return (1 if w == 1 else 0), p
+    return s / (s + (1 - w)), left / s

@@ -1,0 +1,64 @@
+"""Sequoia's rule: the residual update for drafts drawn without replacement.
+
+Contract: drafts of one q, drawn without replacement, with the uniform fallback where q
+is exhausted; any tree; exact.
+
+R_0 = p, q_1 = q. Draft i is accepted with min(1, R_{i-1}(x_i) / q_i(x_i)); when it is
+refused, R_i = (R_{i-1} - q_i)+ / its sum, and q_{i+1} is q_i without x_i, renormalised.
+If nothing of q remains, q_{i+1} is uniform over the tokens that were not drawn
+(section 0x0AB; Chen et al. 2024). Without that fallback a candidate beyond the support
+of q would be divided by 0; filled in by index order, as the method's own code does, it
+bends the law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..chance import Chance
+from ..contract import Law, Selection, Verifier, VerifierContract
+from ..drafts.samplers import rest
+from ..errors import ContractError
+from ..proposal import ProbabilitySemantics, SamplingRelation
+from ..tree import CandidateTree
+from .coupling import acceptance, residual
+from .walk import Draft, walk
+
+
+def choose(p: np.ndarray, drafts: Sequence[Draft], chance: Chance) -> Draft | int:
+    """The first draft that passes its test, or a draw from the last residual. Raises
+    `ContractError` for a draft whose law is not what the earlier ones left over."""
+    left = p
+    q: np.ndarray | None = drafts[0].law
+    taken: list[int] = []
+    for draft in drafts:
+        if q is None or not np.array_equal(draft.law, q):
+            raise ContractError(
+                f"sequoia: row {draft.row} was not drawn from what the {len(taken)} "
+                "drafts before it left of q"
+            )
+        if chance.flip(acceptance(left, q, draft.token)):
+            return draft
+        left = residual(left, q)
+        taken.append(draft.token)
+        q = rest(q, taken)
+    return chance.draw(left)
+
+
+def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
+    """The residual update, with a shrinking q, at every node of the accepted path."""
+    return walk(tree, law, chance, choose, name="sequoia")
+
+
+VERIFIER = Verifier(
+    VerifierContract(
+        name="sequoia",
+        reads_q=True,
+        exact=True,
+        probability=frozenset({ProbabilitySemantics.NORMALIZED_CONDITIONAL}),
+        sampling=frozenset({SamplingRelation.WITHOUT_REPLACEMENT}),
+    ),
+    select,
+)
