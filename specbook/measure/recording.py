@@ -64,11 +64,12 @@ class RecordedOutput:
 class Recording:
     """Outputs of one target under one policy, and the limits that they ended by.
 
-    `vocab_size`: of the target. `eos_token_ids`: the ids that ended an output, each
-    at its end. `max_new_tokens`: the most that was asked for; None where each output
-    was simply cut where it ends. `context_limit`: the target's. `about`: the manifest
-    entry, empty for what was not loaded. Raises `SpecbookError`, naming the output,
-    where ids and limits contradict one another.
+    `vocab_size`: of the target. `eos_token_ids`: the ids that ended an output, each at
+    its end. `max_new_tokens`: the most that was asked for; None where each output was
+    simply cut where it ends. `context_limit`: the target's. `temperature`: of the
+    draws, 0 for greedy. `about`: the manifest entry, empty for what was not loaded.
+    Raises `SpecbookError`, naming the output, where ids and limits contradict one
+    another.
     """
 
     outputs: tuple[RecordedOutput, ...]
@@ -76,6 +77,7 @@ class Recording:
     eos_token_ids: tuple[int, ...] = ()
     max_new_tokens: int | None = None
     context_limit: int | None = None
+    temperature: float = 0.0
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -93,6 +95,8 @@ class Recording:
         for name in ("max_new_tokens", "context_limit"):
             if (limit := getattr(self, name)) is not None:
                 object.__setattr__(self, name, checks.integer(limit, name, least=1))
+        temperature = SamplingPolicy(self.temperature).temperature
+        object.__setattr__(self, "temperature", temperature)
         if not isinstance(self.about, Mapping):
             raise SpecbookError(f"about must be a mapping, got {self.about!r}")
         for index, output in enumerate(outputs):
@@ -138,6 +142,7 @@ class Recording:
         *,
         vocab_size: int | None = None,
         eos_token_id: int | Iterable[int] | None = None,
+        temperature: float = 0.0,
     ) -> Recording:
         """A recording of your own: `pairs` of (prompt ids, output ids).
 
@@ -163,7 +168,7 @@ class Recording:
         if vocab_size is None:
             ids = [t for o in outputs for t in (*o.prompt_ids, *o.tokens)]
             vocab_size = 1 + max([*ids, *ends], default=0)
-        return cls(tuple(outputs), vocab_size, tuple(ends))
+        return cls(tuple(outputs), vocab_size, tuple(ends), temperature=temperature)
 
     def select(self, workload: str | None = None, half: str | None = None) -> Recording:
         """The outputs of one workload and half of the frozen prompts (all where None).
@@ -324,6 +329,7 @@ def parse(data: bytes, entry: Mapping[str, Any], path: Path) -> Recording:
             ),
             max_new_tokens=entry["max_new_tokens"],
             context_limit=entry["context_limit"],
+            temperature=entry["temperature"],
             about=entry,
         )
     except SpecbookError as error:

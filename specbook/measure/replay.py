@@ -40,15 +40,15 @@ VERIFIER = Verifier(
         name="replay",
         reads_q=False,
         exact=True,
-        greedy_only=True,
         probability=frozenset(ProbabilitySemantics)
         - {ProbabilitySemantics.NORMALIZED_CONDITIONAL},
         sampling=frozenset(SamplingRelation),
     ),
     select,
 )
-"""Greedy verification, for sources without q. Where there is one, acceptance also
-depends on how large it is beside the target's law, which no recording of tokens has."""
+"""The walk of greedy verification, which on one-hot laws is that of membership too,
+for sources without q. Where there is a q, acceptance also depends on how large it is
+beside the target's law, which no recording of tokens has."""
 
 
 class RecordedTarget:
@@ -184,6 +184,8 @@ def decode_again(
         source,
         VERIFIER,
         max_new_tokens=recording.max_new_tokens or len(output.tokens),
+        # The recorded law is one-hot at any temperature; this is for the source.
+        temperature=recording.temperature,
         seed=seed,
         eos_token_id=recording.eos_token_ids,
         max_nodes=max_nodes,

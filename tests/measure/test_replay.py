@@ -34,12 +34,12 @@ from specbook.measure.replay import (
 from specbook.models import TableTarget
 from specbook.policy import SamplingPolicy
 from specbook.tree import CandidateTree
-from tests.core.helpers import must_fail
+from tests.core.helpers import must_fail, named
 from tests.core.helpers.laws import tables
 from tests.core.helpers.sources import FixedSource
 
 
-def recording_of(target, prompt, found, cap, ends=()):
+def recording_of(target, prompt, found, cap, ends=(), temperature=0.0):
     """The recording of a decode that was run to `cap` tokens."""
     output = RecordedOutput(tuple(prompt), tuple(found.tokens), found.stop_reason)
     return Recording(
@@ -48,6 +48,7 @@ def recording_of(target, prompt, found, cap, ends=()):
         tuple(ends),
         max_new_tokens=cap,
         context_limit=target.context_limit,
+        temperature=temperature,
     )
 
 
@@ -98,7 +99,7 @@ def test_the_rounds_are_those_of_the_decode(
         seed=seed,
         eos_token_id=ends,
     )
-    recorded = recording_of(target, prompt, real, cap, ends)
+    recorded = recording_of(target, prompt, real, cap, ends, temperature)
     again = decode_again(source, recorded.outputs[0], recorded)
     check_same_rounds(real, again)
     counted = replay(source, recorded)
@@ -135,7 +136,7 @@ def test_trees_and_merged_sources_too(temperature):
         max_nodes=9,
         max_depth=4,
     )
-    recorded = recording_of(target, [0, 1, 2], real, 60)
+    recorded = recording_of(target, [0, 1, 2], real, 60, (), temperature)
     limits = {"max_nodes": 9, "max_depth": 4}
     again = decode_again(sources, recorded.outputs[0], recorded, **limits)
     check_same_rounds(real, again)
@@ -168,7 +169,7 @@ def test_a_real_model_takes_the_same_rounds(temperature, length):
             seed=seed,
             eos_token_id=5,
         )
-        recorded = recording_of(target, prompt, real, 64, [5])
+        recorded = recording_of(target, prompt, real, 64, [5], temperature)
         check_same_rounds(real, decode_again(source, recorded.outputs[0], recorded))
         accepted += sum(r.accepted for r in real.rounds)
     assert accepted > 0
@@ -280,6 +281,22 @@ def test_a_source_that_needs_a_targets_state_is_refused_by_name():
         replay([None, Bound([[1]])], [([1], [3])])
 
 
+class Told(FixedSource):
+    """A source that writes down which policy it is told."""
+
+    def start(self, prefix, *, policy, **options):
+        self.told = policy
+        return super().start(prefix, policy=policy, **options)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_a_source_is_told_the_recorded_policy(temperature):
+    source = Told([[1]])
+    pairs = [([1], [1, 2])]
+    found = replay(source, Recording.of(pairs, temperature=temperature))
+    assert source.told == SamplingPolicy(temperature) and found.accepted == 1
+
+
 def test_it_knows_nothing_off_the_recorded_path():
     recorded = Recording.of([([1, 2], [3, 4, 5])])
     target = RecordedTarget(recorded.outputs[0], recorded)
@@ -364,7 +381,7 @@ def test_numpy_ids_and_generators_are_read():
 
 
 @pytest.mark.parametrize(
-    "source", [5, PromptLookup, "no such source", object()], ids=str
+    "source", [5, PromptLookup, "no such source", object()], ids=named
 )
 def test_what_is_no_source_is_refused(source):
     with pytest.raises(SpecbookError):
