@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import checks, engine, lab
 from ..contract import Verifier, VerifierContract
+from ..drafts.draft_length import COST, DraftLength
 from ..errors import ContractError, LawError, SpecbookError, TargetError
 from ..models.protocol import (
     FRONTIER,
@@ -206,8 +207,9 @@ def _check_target(source: Any, target: RecordedTarget) -> None:
 @dataclass(frozen=True)
 class ReplayedPrompt:
     """What a source did on one output. `made` counts the rounds with a candidate,
-    `nodes` all candidates; `drafted_by_depth[d - 1]` those at depth d, and
-    `accepted_by_depth[d - 1]` the rounds that published one of them."""
+    `nodes` all candidates, `rounds_by_nodes[n]` the rounds with n of them;
+    `drafted_by_depth[d - 1]` counts the candidates at depth d, and
+    `accepted_by_depth[d - 1]` the rounds that published one."""
 
     prompt_id: str
     workload: str
@@ -215,6 +217,7 @@ class ReplayedPrompt:
     rounds: int
     made: int
     nodes: int
+    rounds_by_nodes: tuple[int, ...]
     drafted_by_depth: tuple[int, ...]
     accepted_by_depth: tuple[int, ...]
     loop_tokens: int
@@ -308,6 +311,23 @@ class Replay:
             seed=seed,
         )
 
+    def speedup(
+        self, cost: Sequence[tuple[int, float]] = COST, *, seed: int = 0
+    ) -> tuple[float, float, float]:
+        """The speed over plain decoding that the rounds would have, were the target's
+        forwards their only cost: tokens x t(1) / the sum of t(1 + nodes), section
+        0x02C, with its interval. `cost`: t as pairs (rows, time), for example
+        `row_cost.measure_row_cost`'s. It is a model and no measurement."""
+        clock = DraftLength(cost)
+        return lab.interval(
+            [prompt.tokens * clock.time(1) for prompt in self.prompts],
+            [
+                sum(n * clock.time(1 + i) for i, n in enumerate(prompt.rounds_by_nodes))
+                for prompt in self.prompts
+            ],
+            seed=seed,
+        )
+
     @property
     def workloads(self) -> tuple[str, ...]:
         """The workloads, in order."""
@@ -396,13 +416,15 @@ def _measured(output: RecordedOutput, found: engine.Generation) -> ReplayedPromp
     rounds = found.rounds
     deepest = max((item.tree.max_depth for item in rounds), default=0)
     depths = [depth for item in rounds for depth in item.tree.depths]
+    sizes = [len(item.tree) for item in rounds]
     return ReplayedPrompt(
         prompt_id=output.prompt_id,
         workload=output.workload,
         tokens=len(found.tokens),
         rounds=len(rounds),
-        made=sum(len(item.tree) > 0 for item in rounds),
+        made=sum(size > 0 for size in sizes),
         nodes=len(depths),
+        rounds_by_nodes=tuple(sizes.count(n) for n in range(max(sizes) + 1)),
         drafted_by_depth=tuple(depths.count(d + 1) for d in range(deepest)),
         accepted_by_depth=tuple(
             sum(item.accepted > d for item in rounds) for d in range(deepest)

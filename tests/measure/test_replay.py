@@ -186,6 +186,7 @@ def test_counts_by_hand():
     found = replay(PromptLookup(1, 3), [([1, 2, 3, 1], [2, 3, 9, 2, 4])])
     assert (found.tokens, found.rounds, found.made, found.missed) == (5, 3, 1, 2)
     assert (found.nodes, found.accepted) == (3, 2)
+    assert found.prompts[0].rounds_by_nodes == (2, 0, 0, 1)
     assert found.drafted_by_depth == (1, 1, 1)
     assert found.accepted_by_depth == (1, 1, 0)
     assert Fraction(found.tokens, found.rounds) == Fraction(5, 3)
@@ -400,7 +401,17 @@ def test_bad_options_are_named(option, value):
 
 def prompt(name, workload, tokens, rounds, loops=0):
     return ReplayedPrompt(
-        name, workload, tokens, rounds, rounds - 1, 7, (4, 3), (2, 1), loops, "length"
+        name,
+        workload,
+        tokens,
+        rounds,
+        made=rounds - 1,
+        nodes=7,
+        rounds_by_nodes=(1, rounds - 1),
+        drafted_by_depth=(4, 3),
+        accepted_by_depth=(2, 1),
+        loop_tokens=loops,
+        stop_reason="length",
     )
 
 
@@ -442,6 +453,18 @@ def test_sources_are_compared_prompt_by_prompt():
         MADE_UP.fewer_rounds(MADE_UP.select("chat"))
     with pytest.raises(SpecbookError, match="not a Replay"):
         MADE_UP.fewer_rounds(None)
+
+
+def test_rounds_are_priced_by_their_rows():
+    free, steep = ((1, 2), (9, 2)), ((1, 1), (2, 3), (3, 3))
+    # Free rows: tokens a round. Otherwise t(1) for a round without candidates, of
+    # which each prompt has one, and t(2) for the others.
+    assert MADE_UP.speedup(free) == MADE_UP.interval()
+    assert MADE_UP.speedup(steep)[0] == 60 / (3 * 1 + 32 * 3)
+    plain = replay(None, [([1], [2, 3, 4]), ([5], [6])])
+    assert plain.speedup() == plain.speedup(steep) == (1, 1, 1)
+    with pytest.raises(SpecbookError, match="cost"):
+        MADE_UP.speedup(((2, 1.0), (3, 1.0)))
 
 
 def test_an_empty_selection_is_refused():
