@@ -532,6 +532,15 @@ def test_bad_options_are_refused(options: dict[str, Any]) -> None:
         DraftModel(**{"model": table(), **options})
 
 
+def test_tuned_options_can_be_changed_by_name() -> None:
+    tuned = DraftModel.tuned(table())
+    assert {name: getattr(tuned, name) for name in module.TUNED} == module.TUNED
+    changed = DraftModel.tuned(table(), stop_below=0.5, children="top_k")
+    assert (changed.widths, changed.stop_below) == (tuned.widths, 0.5)
+    with pytest.raises(SpecbookError, match="option of the draft model"):
+        DraftModel.tuned(table(), depth=3)
+
+
 def test_options_in_other_forms_mean_the_same() -> None:
     for widths in ([2, 1], np.array([2, 1]), (np.int64(2), 1), (w for w in (2, 1))):
         assert DraftModel(table(), widths=widths).widths == (2, 1)

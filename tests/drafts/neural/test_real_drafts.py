@@ -169,3 +169,24 @@ def test_a_folder_is_loaded_once(tmp_path: Any, monkeypatch: Any) -> None:
     target = LeanTarget(tiny_llama(5))
     for _ in range(2):
         assert generate(target, [7], source, max_new_tokens=6).tokens
+
+
+@pytest.mark.parametrize("temperature", [0, 1e-6, 1e-3])
+def test_h19_cold_drafts_and_cold_targets_agree_with_the_argmax(
+    temperature: float,
+) -> None:
+    """Draft, target and rule divide by the same temperature, or by none."""
+    target = LeanTarget(tiny_llama(5))
+    source = DraftModel(LeanTarget(tiny_llama(1)), widths=(1, 1, 1))
+    plain = generate(target, [7, 8], None, max_new_tokens=20).tokens
+    with np.errstate(all="raise", under="ignore"):
+        found = generate(
+            target,
+            [7, 8],
+            source,
+            "single",
+            max_new_tokens=20,
+            temperature=temperature,
+            seed=2,
+        )
+    assert found.tokens == plain

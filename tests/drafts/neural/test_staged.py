@@ -249,6 +249,9 @@ def test_a_draft_model_is_made_of_what_makes_one_and_a_helper_of_its_name() -> N
     source = Staged(model)
     assert source.draft_model.model is model
     assert isinstance(source.helper, PromptLookup)
+    tuned = Staged.tuned(model).draft_model
+    assert tuned.identity() == DraftModel.tuned(model).identity()
+    assert tuned.identity() != source.draft_model.identity()
 
 
 @pytest.mark.parametrize("helper", [None, 3, "nope", PromptLookup, object()], ids=named)
