@@ -352,7 +352,10 @@ def weigh(name: str, path: Path, limits: Limits) -> dict[str, int]:
         encoding="utf-8",
     )
     if finished.returncode:
-        raise SpecbookError(f"{name} could not be weighed: {finished.stderr[-2000:]}")
+        raise SpecbookError(
+            f"{name} could not be weighed: its process ended with status "
+            f"{finished.returncode}: {finished.stderr[-2000:]}"
+        )
     return json.loads(finished.stdout)
 
 
