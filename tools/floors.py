@@ -40,6 +40,8 @@ FLOORS = {
     "specbook.plotting": 4,
     "specbook.lab": 4,
     "specbook.cli": 5,
+    "specbook.cli_common": 5,
+    "specbook.cli_measure": 5,
     "specbook.claims": 5,
     "specbook.exercises": 5,
     "specbook.doctor": 5,

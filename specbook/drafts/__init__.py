@@ -8,10 +8,11 @@ Sources that need a model load it only when they are asked for.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .. import registry
+from .. import checks, registry
 
 
 def names() -> list[str]:
@@ -19,10 +20,15 @@ def names() -> list[str]:
     return list(registry.DRAFTS)
 
 
-def make(name: str) -> Any:
-    """The source called `name`, with the options that were tuned for it, if any."""
+def make(name: str, **options: Any) -> Any:
+    """The source called `name`, with the options that were tuned for it, if any, and
+    `options`. Raises `SpecbookError` for one that it does not have."""
     factory = get(name)
-    return getattr(factory, "tuned", factory)()
+    make_it = getattr(factory, "tuned", factory)
+    known = list(inspect.signature(factory).parameters)
+    for option in options:
+        checks.one_of(option, f"option of {name}", known)
+    return make_it(**options)
 
 
 def get(name: str) -> Callable[..., Any]:

@@ -25,8 +25,6 @@ from ..errors import ArtifactError, SpecbookError
 from ..ledger import COST_TERMS
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..plotting import FramedFigure
 
 FORMAT = 1
@@ -245,7 +243,7 @@ class DecodeReport:
         """The tables as Markdown, under what both lookups were set to."""
         tables = [
             f"**{title}**\n\n{markdown_table(head, rows)}"
-            for title, head, rows in self._tables()
+            for title, head, rows in self.tables()
         ]
         return "\n\n".join([*self.options(), *tables])
 
@@ -270,21 +268,7 @@ class DecodeReport:
             )
         return told
 
-    def tables(self) -> list[Table]:
-        """The tables for a terminal (rich)."""
-        from rich.table import Table
-
-        made = []
-        for title, head, rows in self._tables():
-            table = Table(title=title)
-            for index, name in enumerate(head):
-                table.add_column(name, justify="left" if index < 3 else "right")
-            for row in rows:
-                table.add_row(*row)
-            made.append(table)
-        return made
-
-    def _tables(self) -> Iterable[tuple[str, list[str], list[list[str]]]]:
+    def tables(self) -> Iterable[tuple[str, list[str], list[list[str]]]]:
         yield (
             "Speed: tokens a second, sums over sums; [95 % bootstrap over prompts]",
             [

@@ -21,8 +21,6 @@ from .decode_report import RESAMPLES, Ratio, write_whole
 from .retrieval_growth import Grown
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ..plotting import FramedFigure
 
 FORMAT = 1
@@ -128,7 +126,7 @@ class RetrievalReport:
         """The tables as Markdown, with what each index is better at."""
         parts = [
             f"**{title}**\n\n{_markdown(head, rows)}"
-            for title, head, rows in self._tables()
+            for title, head, rows in self.tables()
         ]
         parts.append("\n".join(f"- {line}" for line in self.strengths()))
         return "\n\n".join(parts)
@@ -140,21 +138,8 @@ class RetrievalReport:
             for m in self.measured
         ]
 
-    def tables(self) -> list[Table]:
-        """The tables for a terminal (rich)."""
-        from rich.table import Table
-
-        made = []
-        for title, head, rows in self._tables():
-            table = Table(title=title)
-            for index, name in enumerate(head):
-                table.add_column(name, justify="right" if index else "left")
-            for row in rows:
-                table.add_row(*row)
-            made.append(table)
-        return made
-
-    def _tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
+    def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
+        """Title, head and rows of each table."""
         size = f"{self.tokens:,} tokens in {self.documents:,} documents"
         tables = [
             (

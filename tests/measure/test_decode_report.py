@@ -170,7 +170,7 @@ def test_the_tables_name_everything() -> None:
     for word in (*SYSTEMS, "chat", "edit_code", "2.00 [2.00, 2.00]", "target verify"):
         assert word in text
     assert "| float32 | specbook plain | 8 | 1 | 0.0001 |" in text
-    assert [table.row_count for table in made.tables()] == [8, 8, 4, 3]
+    assert [len(rows) for _, _, rows in made.tables()] == [8, 8, 4, 3]
 
 
 def test_the_figure_can_be_read_without_seeing_it() -> None:

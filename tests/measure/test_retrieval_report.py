@@ -97,7 +97,7 @@ def test_the_table_tells_everything_and_who_is_absent() -> None:
     assert "| query | 3.00 [" in text and "missed" in text
     assert "| suffix automaton | 3.0 | 0.50 [0.50, 0.50] | 35% | 2.50 |" in text
     assert f"| {PEER} | 6.0 | 1.00 [1.00, 1.00] | 32% | 2.00 |" in text
-    assert [table.row_count for table in report().tables()] == [4, 3, 3]
+    assert [len(rows) for _, _, rows in report().tables()] == [4, 3, 3]
     assert len(report(grown=()).tables()) == 2
     assert "1,000 tokens in 7 documents" in text
 
