@@ -149,6 +149,7 @@ def _largest_runs(rows: _Rows, most: int, depth: int) -> _Runs:
         sizes = np.diff(starts, append=length * count)
         depths, places = starts // count, made + np.arange(len(starts))
         run_of = made - 1 + np.cumsum(first).reshape(length, count)
+        # The run over a cell is that of the cell one level up.
         over = np.concatenate([above, run_of[:-1].ravel()])
         tokens = cells.T.ravel()[starts]
         real = np.flatnonzero(tokens)
@@ -164,27 +165,37 @@ def _largest_runs(rows: _Rows, most: int, depth: int) -> _Runs:
         if len(chosen) == most:
             # With so many found, one below must be larger than the least of them.
             least = int(best[3].min())
-            larger = sizes[run_of[-1] - made] > least
-            if not (larger | ~goes_on).all():
-                rest = max(rest, least)
-            goes_on &= larger
+            rest = max(rest, least)
+            goes_on &= sizes[run_of[-1] - made] > least
         above = run_of[-1][goes_on]
         rows.keep(goes_on)
         level += length
         made += len(starts)
-    tokens, parents, depths, sizes, places = best
+    return _by_rank(rows, rest, *best)
+
+
+def _by_rank(
+    rows: _Rows,
+    rest: int,
+    cells: np.ndarray,
+    parents: np.ndarray,
+    depths: np.ndarray,
+    sizes: np.ndarray,
+    places: np.ndarray,
+) -> _Runs:
+    """Runs that came by place, and name their parents by place, by rank."""
     order = np.argsort(-sizes, kind="stable")
     ranks = np.empty(len(order), dtype=np.intp)
     ranks[order] = np.arange(len(order))
-    over = np.where(parents < 0, 0, np.searchsorted(places, parents))
-    parents = np.where(parents < 0, PREFIX_FRONTIER, ranks[over])
+    top = parents == PREFIX_FRONTIER
+    parents = ranks[np.searchsorted(places, np.where(top, places, parents))]
     return _Runs(
-        rows.ids(tokens[order]),
-        parents[order],
-        depths[order],
-        sizes[order],
-        places[order],
-        rest,
+        ids=rows.ids(cells[order]),
+        parents=np.where(top, PREFIX_FRONTIER, parents)[order],
+        depths=depths[order],
+        sizes=sizes[order],
+        places=places[order],
+        rest=rest,
     )
 
 

@@ -41,7 +41,7 @@ def rest_propose(
     in edges, at most the datastore's continuation length. The proposal is empty where
     nothing matches. Raises `ValueError` for bad input. Section 0x04B.
     """
-    nodes = checked_datastore(datastore).best_nodes(
+    nodes = _checked(datastore).best_nodes(
         prefix, max_suffix, node_budget, max_depth=max_depth
     )
     return proposal_of(
@@ -49,12 +49,9 @@ def rest_propose(
     )
 
 
-def checked_datastore(datastore: Any) -> Datastore:
-    """`datastore`, loaded if it is the path of one."""
+def _checked(datastore: Any) -> Datastore:
     if isinstance(datastore, Datastore):
         return datastore
-    if isinstance(datastore, (str, os.PathLike)):
-        return Datastore.load(datastore)
     if datastore is None:
         raise SpecbookError(
             "REST needs a datastore. Make one from documents of token ids, "
@@ -62,7 +59,7 @@ def checked_datastore(datastore: Any) -> Datastore:
             "a loaded target, `build_for_target(path, target)`; both are in "
             "specbook.drafts.rest. Then give it, or its path, to `Rest(...)`"
         )
-    raise SpecbookError(f"not a datastore nor the path of one: {datastore!r}")
+    raise SpecbookError(f"not a datastore: {datastore!r}")
 
 
 class Rest:
@@ -81,7 +78,9 @@ class Rest:
         max_suffix: int | None = None,
         node_budget: int = NODE_BUDGET,
     ) -> None:
-        self.datastore = checked_datastore(datastore)
+        if isinstance(datastore, (str, os.PathLike)):
+            datastore = Datastore.load(datastore)
+        self.datastore = _checked(datastore)
         if max_suffix is None:
             max_suffix = self.datastore.release.context_length
         self.max_suffix = checks.integer(max_suffix, "max_suffix", least=0)

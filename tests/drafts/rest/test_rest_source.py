@@ -75,6 +75,7 @@ def test_a_miss_is_an_empty_proposal(store: Datastore) -> None:
         (([1], None, 3, 3), "REST needs a datastore. Make one"),
         (([1], 7, 3, 3), "not a datastore"),
         (([1], [[1, 2]], 3, 3), "not a datastore"),
+        (([1], "a path, which would be loaded each time", 3, 3), "not a datastore"),
         ((7, ..., 3, 3), "prefix must be a sequence"),
         (([-1], ..., 3, 3), r"prefix\[0\] = -1 is negative"),
         (([True], ..., 3, 3), r"prefix\[0\] must be an integer"),
@@ -83,7 +84,7 @@ def test_a_miss_is_an_empty_proposal(store: Datastore) -> None:
         (([1], ..., 3.0, 3), "max_suffix must be an integer"),
         (([1], ..., 3, False), "node_budget must be an integer"),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_bad_arguments_are_refused(store: Datastore, arguments: Any, told: str) -> None:
     given_arguments = [store if a is ... else a for a in arguments]
