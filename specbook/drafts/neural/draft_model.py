@@ -294,7 +294,7 @@ class DraftModelSession:
         widths = self._source.widths[: min(max_depth, self._own.room())]
         nodes: list[ProposalNode] = []
         if widths and max_nodes:
-            self._own.open(self._guess(len(widths) - 1, chance, manifest_hash))
+            self._own.begin(self._guess(len(widths) - 1, chance, manifest_hash))
             self._draft(widths, nodes, max_nodes, chance)
         contract = self._contract
         return Proposal(

@@ -45,7 +45,7 @@ class OwnTree:
             return 0
         return max(0, self._limit + 1 - len(self._session.tokens))
 
-    def open(self, guess: Proposal | None = None) -> None:
+    def begin(self, guess: Proposal | None = None) -> None:
         """One forward over what is pending, and over the candidates of `guess`."""
         self.tree = CandidateTree.from_proposals(guess or (), len(self._session.tokens))
         self._rows = self._session.verify(self.tree)
