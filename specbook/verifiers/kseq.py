@@ -16,6 +16,7 @@ is taken, which is exact; with float64 Newton steps find the root to rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -35,6 +36,8 @@ GRID = 2**20
 """An exact rho is a multiple of 1 / GRID."""
 
 _ROUNDING = 1e-12
+_NOTHING = 1e-290
+"""Below it float64 has no digits left for a ratio, and no output depends on one."""
 
 
 def choose(
@@ -60,7 +63,7 @@ def choose(
 def correction(p: np.ndarray, q: np.ndarray, k: int, rho: Any) -> np.ndarray:
     """The law [V] of the token after k refusals."""
     beta, accepted = _accepted(p, q, k, rho)
-    if not beta > 0:
+    if not beta > (0 if p.dtype == object else _NOTHING):
         return p
     share = accepted / beta
     if share > rho * (1 + (0 if p.dtype == object else _ROUNDING)):
@@ -79,6 +82,8 @@ def smallest_rho(p: np.ndarray, q: np.ndarray, k: int) -> Any:
         return 1
     if p.dtype == object:
         return _exact_root(tuple(p), tuple(q), k)
+    if not np.minimum(p, q).sum() > _NOTHING:
+        return k
     return _float_root(p, q, k)
 
 
@@ -113,25 +118,48 @@ def _exact_root(p: tuple[Any, ...], q: tuple[Any, ...], k: int) -> Fraction:
 
 
 def _float_root(p: np.ndarray, q: np.ndarray, k: int) -> float:
+    """Newton steps between a bound below the root and one that is not.
+
+    rho beta is rho A + B, where A sums q over the tokens with p >= rho q and B sums p
+    over the others. A token on which both bounds agree is summed once for all, so that
+    each look at the arrays is shorter than the one before.
+    """
     both = np.flatnonzero((p > 0) & (q > 0))
     p, q = p[both], q[both]
+    above = below = 0.0  # the settled parts of A and B
     low, high = 1.0, float(k)
-    rho = low
-    for _ in range(100):
-        beta, accepted = _accepted(p, q, k, rho)
-        slack = rho * beta - accepted
-        if 0 <= slack <= 2e-16 or high - low <= 4e-16 * high:
-            return high if slack < 0 else rho
-        low, high = (rho, high) if slack < 0 else (low, rho)
-        # d beta / d rho, and with it the slope of the slack.
-        fall = p[p < rho * q].sum() / rho**2
-        slope = beta - rho * fall + k * (1 - beta) ** (k - 1) * fall
-        step = rho - slack / slope if slope > 0 else low
-        # A step that is lost in rounding must still end above the root.
+    rho, nudge = low, 2.0**-52
+    for _ in range(200):
+        under = p < rho * q
+        a = above + float(q[~under].sum())
+        b = below + float(p[under].sum())
+        slack, _ = _piece(a, b, k, rho)
         if slack < 0:
-            step = max(step, rho * (1 + 2e-16))
-        rho = step if low < step < high else (low + high) / 2
+            low, below, open_ = rho, b, ~under
+        else:
+            high, above, open_ = rho, a, under
+        if 0 <= slack <= 1e-15 * (a + b) or high - low <= 4 * nudge:
+            return high
+        p, q = p[open_], q[open_]
+        for _ in range(8):
+            slack, slope = _piece(a, b, k, rho)
+            rho = rho - slack / slope if slope > 0 else low
+            if not low < rho < high:
+                break
+        if not low < rho < high:
+            rho = (low + high) / 2
+        # Steps that are lost in rounding must still end at or above the root.
+        if rho - low <= low * nudge:
+            rho, nudge = low + low * nudge, 2 * nudge
     return high
+
+
+def _piece(a: float, b: float, k: int, rho: float) -> tuple[float, float]:
+    """The slack at rho and its slope, for fixed A and B."""
+    beta = min(a + b / rho, 1.0)
+    missed = (1 - beta) ** (k - 1)
+    accepted = -math.expm1(k * math.log1p(-beta)) if beta < 1 else 1.0
+    return rho * a + b - accepted, a + k * missed * b / rho**2
 
 
 def select(tree: CandidateTree, law: Law, chance: Chance, rho: Any = None) -> Selection:

@@ -30,7 +30,17 @@ from .walk import Draft, walk
 def choose(p: np.ndarray, drafts: Sequence[Draft], chance: Chance) -> Draft | int:
     """The first draft that passes its test, or a draw from the last residual. Raises
     `ContractError` for a draft whose law is not what the earlier ones left over."""
+    _check_succession(drafts)
     left = p
+    for draft in drafts:
+        if chance.flip(acceptance(left, draft.law, draft.token)):
+            return draft
+        left = residual(left, draft.law)
+    return chance.draw(left)
+
+
+def _check_succession(drafts: Sequence[Draft]) -> None:
+    """Every draft was drawn from what the ones before it left of the first one's q."""
     q: np.ndarray | None = drafts[0].law
     taken: list[int] = []
     for draft in drafts:
@@ -39,12 +49,9 @@ def choose(p: np.ndarray, drafts: Sequence[Draft], chance: Chance) -> Draft | in
                 f"sequoia: row {draft.row} was not drawn from what the {len(taken)} "
                 "drafts before it left of q"
             )
-        if chance.flip(acceptance(left, q, draft.token)):
-            return draft
-        left = residual(left, q)
         taken.append(draft.token)
-        q = rest(q, taken)
-    return chance.draw(left)
+        if len(taken) < len(drafts):
+            q = rest(q, taken)
 
 
 def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:

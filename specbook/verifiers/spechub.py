@@ -3,12 +3,12 @@
 Contract: two children a node, drawn as a hub pair of one q; any tree; exact.
 
 The hub is a = argmax q. A pair (x, a) comes with probability q(x), a pair (a, x) with
-q(a) q(x) / (1 - q(a)). Two stages fill p(x) for every x but a, one for each kind of
-pair: the first takes min(p(x), q(x)), the second min(what is left of p(x), its own
-mass). Whatever pair is not accepted for its x is free for the hub, which is in every
-pair: the token is then drawn from what is left of p, and if it is a, the walk goes on
-below a. All of p(a) is accepted, and of every other token what two drafts can carry
-(Sun et al. 2024, "SpecHub").
+q(a) q(x) / (1 - q(a)); together x is drafted with q'(x) = q(x) / (1 - q(a)). Two stages
+fill p(x), one for each kind of pair: the first takes min(p(x), q(x)), the second what
+is still missing, as far as its own mass goes. Whatever pair is not accepted for its x
+is free for the hub, which is in every pair: the token is then drawn from (p - q')+ /
+its sum, and if it is a, the walk goes on below a. All of p(a) is accepted, and of every
+other token what two drafts can carry (Sun et al. 2024, "SpecHub").
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import numpy as np
 
 from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
+from ..drafts.samplers import rest
 from ..errors import ContractError
 from ..proposal import ProbabilitySemantics, SamplingRelation
 from ..tree import CandidateTree
+from .coupling import residual
 from .walk import Draft, walk
 
 
@@ -30,26 +32,19 @@ def choose(p: np.ndarray, drafts: Sequence[Draft], chance: Chance) -> Draft | in
     the token. Raises `ContractError` for what is no hub pair."""
     q = drafts[0].law
     hub = int(np.argmax(q))
-    # The mass of the pairs (x, hub) and of the pairs (hub, x).
-    first = q.copy()
-    first[hub] = 0
-    outside = first.sum()
-    second = first / outside * q[hub] if outside > 0 else first
-    taken_first = np.minimum(p, first)
-    left = p - taken_first
-    taken_second = np.minimum(left, second)
-    left = left - taken_second
-
     centre, spoke = _pair(drafts, hub)
+    left = p
     if spoke is not None:
-        ahead = spoke is drafts[0]
-        taken, mass = (taken_first, first) if ahead else (taken_second, second)
         x = spoke.token
-        if chance.flip(1 if taken[x] == mass[x] else taken[x] / mass[x]):
+        both = rest(q, [hub], fallback=False)
+        assert both is not None  # x has mass, and is not the hub
+        # The mass of the pairs (x, hub), and of the pairs (hub, x).
+        mass = q[x] if spoke is drafts[0] else both[x] * q[hub]
+        missing = p[x] if spoke is drafts[0] else max(p[x] - q[x], 0 * p[x])
+        if chance.flip(1 if missing >= mass else missing / mass):
             return spoke
-    total = left.sum()
-    # Nothing is left where nothing is refused, but for the rounding of float64.
-    token = chance.draw(left / total if total > 0 else p)
+        left = residual(p, both)
+    token = chance.draw(left)
     return centre if token == hub else token
 
 

@@ -11,8 +11,8 @@ law of the next draw. When no child is left, the node itself is accepted with w,
 next token comes from p as it now stands (Weng et al. 2025, "Traversal Verification for
 Speculative Tree Decoding"). On a chain this is block verification.
 
-A token that was drawn twice has one row. Its first draw has the subtree; the second is
-a leaf, since what lies below the row has then been judged and refused.
+A token that was drawn twice has one row, and is judged once: that its first draw could
+be refused means that w p(x) < q(x), so nothing of p(x) is left for the second.
 """
 
 from __future__ import annotations
@@ -30,15 +30,11 @@ from .walk import position
 def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
     """The first accepted node, deepest first, then the token after it. Raises
     `ContractError` for a candidate without its law."""
-    entered: set[int] = set()
 
     def visit(row: int, w: Any) -> Selection | None:
         if not w > 0:
             return None
         p, drafts = position(tree, law, row, name="traversal")
-        if row in entered:
-            drafts = []
-        entered.add(row)
         for draft in drafts:
             found = visit(draft.row, carried(w, p, draft.law, draft.token))
             if found is not None:

@@ -48,8 +48,8 @@ def test_a_rho_beside_the_root_is_found() -> None:
         must_fail(check_smallest, p, q, 2, wrong)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
-@given(instances())
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
+@given(instances(deepest=3))
 def test_the_acceptance_has_its_closed_form(instance: Any) -> None:
     p, q, k = instance
     rho = kseq.smallest_rho(p, q, k)
@@ -84,8 +84,8 @@ def test_the_articles_instance_by_hand() -> None:
     assert slowest == Fraction(3, 4)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
-@given(instances(), st.integers(0, 4))
+@settings(max_examples=30, deadline=None, derandomize=True, database=None)
+@given(instances(deepest=3), st.integers(0, 4))
 def test_any_larger_rho_is_exact_and_accepts_less(instance: Any, more: int) -> None:
     p, q, k = instance
     best = kseq.smallest_rho(p, q, k)
