@@ -467,11 +467,10 @@ def test_where_the_drafts_context_ends_it_falls_silent(limit: int) -> None:
     assert result.tokens == greedy_tokens(THREE, [0, 1, 2], 9)
     for done in result.rounds:
         held = done.tree.prefix_len
-        # It predicts the token after each position that it has.
-        assert len(done.tree) <= max(0, limit + 1 - held)
-        if held + 3 <= limit and done.ending != "cut":
-            assert len(done.tree) == min(3, 12 - held - 1)
-    assert (not any(len(r.tree) for r in result.rounds)) == (limit < 3)
+        # It predicts the token after each position that it has; the last of the nine
+        # tokens needs no draft. A prompt that it cannot read silences it altogether.
+        room = limit + 1 - held if limit >= 3 else 0
+        assert len(done.tree) == max(0, min(3, 12 - held - 1, room))
 
 
 def test_nothing_is_drafted_where_the_model_is_not_sure_enough() -> None:
