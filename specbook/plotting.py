@@ -414,7 +414,7 @@ def draw_tree(
         if ax is None:
             lines = 1 - min(height for _, height in spots.values())
             width = min(COLUMN_INCHES - 0.3, 1.9 + 1.25 * max(1, tree.max_depth))
-            each = 0.62 if lines <= 8 else 0.5
+            each = 0.62 if lines <= 8 else 0.58
             fig, ax = _new_figure(max(4.2, width), 1.1 + each * lines)
         else:
             fig = _figure_of(ax)
@@ -564,7 +564,7 @@ def _draw_texts(
         ax.annotate(
             text,
             spots[row],
-            (0, 20 if above else -20),
+            (0, 18 if above else -18),
             fontsize=9,
             fontweight="bold",
             bbox=box,

@@ -1,7 +1,8 @@
-"""The exercises of 0x04_prompt_lookup_and_rest: look up, verify, choose a length."""
+"""The exercises of 0x04_prompt_lookup_and_rest: verify, choose a length, prune."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -10,72 +11,6 @@ import numpy as np
 
 from ..chance import Sampler
 from . import Exercise
-
-# ----------------------------------------------------------------- 0x04-lookup
-
-Lookup = tuple[list[int], int, int]
-
-
-def _lookup_cases(rng: np.random.Generator) -> Iterator[Lookup]:
-    yield [0, 1, 2, 3, 0, 1, 2], 3, 4
-    yield [7, 8, 9], 3, 4
-    yield [1, 2, 9, 1, 2, 8, 1, 2], 2, 3
-    yield [4, 5, 6, 9, 5, 7, 4, 5], 3, 3
-    yield [6, 6, 6, 6, 6], 3, 4
-    for size in (12, 20, 40):
-        tokens = [int(t) for t in rng.integers(0, 4, size=size)]
-        yield tokens, int(rng.integers(1, 5)), int(rng.integers(1, 6))
-
-
-def _copy(
-    case: Lookup, *, latest: bool = False, longest: bool = True, gap: int | None = 1
-) -> list[int]:
-    """The rule by trying every start; its keywords are the usual mistakes. `gap`: the
-    fewest tokens from the end of an occurrence to that of the text, None for the
-    occurrence's own length."""
-    tokens, max_ngram, most = case
-    size = len(tokens)
-    lengths = range(1, min(max_ngram, size) + 1)
-    for n in reversed(lengths) if longest else lengths:
-        last = size - n - (n if gap is None else gap)
-        ends = [
-            start + n
-            for start in range(last + 1)
-            if tokens[start : start + n] == tokens[size - n :]
-        ]
-        if ends:
-            end = ends[-1] if latest else ends[0]
-            return tokens[end : end + most]
-    return []
-
-
-def _lookup(case: Lookup) -> list[int]:
-    return _copy(case)
-
-
-def _lookup_mistake(case: Lookup, value: Any, truth: list[int]) -> str | None:
-    tokens, _, most = case
-    value = list(value)
-    if len(value) > most:
-        return f"at most {most} tokens may be copied, yours copies {len(value)}."
-    if not value and truth and _copy(case, latest=True, gap=0) == []:
-        return "you found the suffix itself; an occurrence must end before the text."
-    known: list[tuple[dict[str, Any], str]] = [
-        ({"latest": True}, "that is the latest occurrence; here the earliest counts."),
-        ({"longest": False}, "begin with the longest suffix, not with the shortest."),
-        ({"gap": None}, "here an occurrence may overlap the suffix."),
-    ]
-    for options, words in known:
-        if value == _copy(case, **options):
-            return words
-    if truth and value == truth[: len(value)]:
-        return "the copy is cut short; it may run on, even into the suffix."
-    if not truth:
-        return "nothing matches here, so nothing may be copied."
-    if value and value[0] == tokens[-1]:
-        return "your copy starts one token early; it starts after the match."
-    return None
-
 
 # ----------------------------------------------------------------- 0x04-verify
 
@@ -237,20 +172,108 @@ def _length_mistake(case: Costs, value: Any, truth: int) -> str | None:
     return f"this length is {slower:.2f} times as slow as no draft at all."
 
 
+# ------------------------------------------------------------------ 0x04-prune
+
+Path = tuple[int, ...]
+Prune = tuple[list[list[int]], int]
+
+
+def _prune_cases(rng: np.random.Generator) -> Iterator[Prune]:
+    yield [[9, 4, 5, 6, 10, 11], [10, 11]], 3
+    yield [[1, 2, 3]], 0
+    yield [[5], [5, 6], [5, 6]], 9
+    yield [[7, 1, 1], [8, 1], [8, 2], [6, 1, 1]], 2
+    yield [[3, 2], [1, 2, 2], [], [1, 2, 0], [2, 2]], 4
+    for size in (6, 12, 24):
+        rows = [
+            [int(t) for t in rng.integers(0, 3, size=int(rng.integers(1, 5)))]
+            for _ in range(size)
+        ]
+        yield rows, int(rng.integers(2, 12))
+
+
+def _grown(case: Prune) -> list[Path]:
+    """From the root, one node at a time: the best of those whose parent is kept."""
+    continuations, budget = case
+    kept: list[Path] = []
+    while len(kept) < budget:
+        open_nodes: dict[Path, int] = {}
+        for row in continuations:
+            for parent in [(), *kept]:
+                if len(row) > len(parent) and tuple(row[: len(parent)]) == parent:
+                    node = (*parent, row[len(parent)])
+                    if node not in kept:
+                        open_nodes[node] = open_nodes.get(node, 0) + 1
+        if not open_nodes:
+            break
+        kept.append(min(open_nodes, key=lambda n: (-open_nodes[n], len(n), n)))
+    return kept
+
+
+def _prefixes(case: Prune) -> list[Path]:
+    """Every prefix of every continuation, as often as it occurs."""
+    return [tuple(row[:n]) for row in case[0] for n in range(1, len(row) + 1)]
+
+
+def _by_token(case: Prune) -> list[Path]:
+    """The mistake of counting a token wherever it stands."""
+    paths = list(dict.fromkeys(_prefixes(case)))
+    counts = Counter(token for row in case[0] for token in row)
+    return sorted(paths, key=lambda n: (-counts[n[-1]], len(n), n))[: case[1]]
+
+
+def _first_come(case: Prune) -> list[Path]:
+    """The mistake of leaving ties to the order of insertion."""
+    return [path for path, _ in Counter(_prefixes(case)).most_common(case[1])]
+
+
+def _deep_first(case: Prune) -> list[Path]:
+    counts = Counter(_prefixes(case))
+    return sorted(counts, key=lambda n: (-counts[n], -len(n), n))[: case[1]]
+
+
+def _whole_rows(case: Prune) -> list[Path]:
+    """The mistake of spending the budget on continuations and not on nodes."""
+    counts = Counter(map(tuple, filter(None, case[0])))
+    rows = sorted(counts, key=lambda n: (-counts[n], len(n), n))[: case[1]]
+    return list(dict.fromkeys(r[:n] for r in rows for n in range(1, len(r) + 1)))
+
+
+def _prune_right(case: Prune, value: Any, truth: list[Path]) -> bool:
+    listed = [tuple(path) for path in value]
+    return len(listed) == len(truth) and set(listed) == set(truth)
+
+
+def _prune_mistake(case: Prune, value: Any, truth: list[Path]) -> str | None:
+    listed = [tuple(path) for path in value]
+    if len(set(listed)) < len(listed):
+        return "a path is listed twice; equal prefixes are one node with a count."
+    found = set(listed)
+    if not found <= set(_prefixes(case)):
+        return "not every path of yours begins some continuation; list full paths."
+    known: list[tuple[Callable[[Prune], list[Path]], str]] = [
+        (_whole_rows, "the budget is of nodes, and you spent it on continuations."),
+        (_by_token, "count full paths: one token under two parents is two nodes."),
+        (_deep_first, "of equal counts the shallower node comes first."),
+        (_first_come, "of equal counts and depths the smaller ids come first."),
+    ]
+    for rule, words in known:
+        if found == set(rule(case)):
+            return words
+    if len(listed) > case[1]:
+        return f"the budget is {case[1]} nodes, yours keeps {len(listed)}."
+    if any(path[:-1] and path[:-1] not in found for path in found):
+        return "a path is kept whose parent is not, so it cannot become a row."
+    if len(listed) < len(truth):
+        return (
+            f"the budget allows {len(truth)} of the nodes, yours keeps {len(listed)}."
+        )
+    return None
+
+
 EXERCISES: dict[str, Exercise] = {
     exercise.id: exercise
     for exercise in (
-        Exercise(
-            id="0x04-lookup",
-            question=(
-                "lookup(tokens, max_ngram, most) by transformers' rule: the longest "
-                "suffix that also stands earlier (it may overlap itself there), the "
-                "earliest such place, at most `most` tokens from there; [] if none."
-            ),
-            cases=_lookup_cases,
-            oracle=_lookup,
-            diagnose=_lookup_mistake,
-        ),
         Exercise(
             id="0x04-verify",
             question=(
@@ -275,6 +298,19 @@ EXERCISES: dict[str, Exercise] = {
             right=_length_right,
             cost=_length_cost,
             cost_unit="time units a token",
+        ),
+        Exercise(
+            id="0x04-prune",
+            question=(
+                "prune(continuations, budget): the nodes of their trie that a budget "
+                "keeps, each as its full path (a tuple of ids). A node counts how many "
+                "continuations begin with it. Higher counts first, then shallower "
+                "nodes, then smaller ids; the list may be in any order."
+            ),
+            cases=_prune_cases,
+            oracle=_grown,
+            diagnose=_prune_mistake,
+            right=_prune_right,
         ),
     )
 }

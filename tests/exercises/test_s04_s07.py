@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specbook.drafts.prompt_lookup import prompt_lookup
+from specbook.drafts.rest import ContinuationTrie
 from specbook.exercises import get, grade
-from specbook.exercises.s04 import _copy, _second_draw
+from specbook.exercises.s04 import (
+    _by_token,
+    _deep_first,
+    _first_come,
+    _second_draw,
+    _whole_rows,
+)
 
 
 def told(exercise_id, answer, seed=5):
@@ -62,15 +68,16 @@ def length(agree, cost):
     return best[0]
 
 
-def by_library(tokens, max_ngram, most):
-    return prompt_lookup(tokens, max_ngram, most, policy="transformers")
+def prune(continuations, budget):
+    trie = ContinuationTrie(continuations)
+    return [path for path, _ in trie.keep_high_frequency_nodes(budget).paths()]
 
 
 RIGHT = {
     "0x07-merge": merge,
     "0x07-mask": mask,
     "0x07-coordinates": coordinates,
-    "0x04-lookup": by_library,
+    "0x04-prune": prune,
     "0x04-verify": verify,
     "0x04-length": length,
 }
@@ -108,10 +115,6 @@ def redraw(draft, laws, chance):
     return _second_draw((draft, laws, chance))
 
 
-def lookup_with(**options):
-    return lambda tokens, n, most: _copy((tokens, n, most), **options)
-
-
 WRONG = [
     ("0x07-merge", merge_by_depth, "by depth and token"),
     ("0x07-merge", lambda paths: ([1, 2], [1, 0]), "row that comes before"),
@@ -140,13 +143,15 @@ WRONG = [
         lambda p, n: [(a, r - 1) for r, (a, _) in enumerate(coordinates(p, n))],
         "not the row before",
     ),
-    ("0x04-lookup", lookup_with(latest=True), "latest"),
-    ("0x04-lookup", lookup_with(longest=False), "shortest"),
-    ("0x04-lookup", lookup_with(gap=None), "may overlap"),
-    ("0x04-lookup", prompt_lookup, "latest"),
-    ("0x04-lookup", lookup_with(latest=True, gap=0), "suffix itself"),
-    ("0x04-lookup", lambda t, n, most: _copy((t, n, most + 1)), "at most"),
-    ("0x04-lookup", lambda *case: by_library(*case) or [0], "nothing"),
+    ("0x04-prune", lambda *case: _by_token(case), "under two parents"),
+    ("0x04-prune", lambda *case: _first_come(case), "smaller ids come first"),
+    ("0x04-prune", lambda *case: _deep_first(case), "shallower node comes first"),
+    ("0x04-prune", lambda *case: _whole_rows(case), "spent it on continuations"),
+    ("0x04-prune", lambda rows, n: prune(rows, n + 1), "the budget is"),
+    ("0x04-prune", lambda rows, n: prune(rows, n)[:-1], "yours keeps"),
+    ("0x04-prune", lambda rows, n: prune(rows, n) * 2, "listed twice"),
+    ("0x04-prune", lambda rows, n: [p[-1:] for p in prune(rows, n)], "list"),
+    ("0x04-prune", lambda rows, n: prune(rows, n + 1)[1:], "whose parent is not"),
     ("0x04-verify", redraw, "second time"),
     ("0x04-verify", lambda d, w, c: verify(d, w, c)[:-1], "is a token too"),
     ("0x04-verify", lambda d, w, c: d, "unseen"),
@@ -200,3 +205,8 @@ def test_a_shorter_draft_than_the_best_gains_and_costs_more():
 
     solved, lines = told("0x04-length", short)
     assert solved and "for less" in lines
+
+
+def test_any_order_of_the_kept_nodes_is_right():
+    solved, lines = told("0x04-prune", lambda rows, n: prune(rows, n)[::-1])
+    assert solved, lines
