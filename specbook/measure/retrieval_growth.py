@@ -81,7 +81,8 @@ def _prompt_lookup(limits: Limits) -> Step:
 
 
 def _arctic(limits: Limits) -> Step:
-    """A request's own tree and one draft a token, with the settings of vLLM."""
+    """A request's own tree and one draft a token, with the settings of vLLM: a draft is
+    at most as long as its match, which is why fewer of its tokens can come true."""
     from arctic_inference.suffix_decoding._C import SuffixTree
 
     depth = limits.max_suffix + limits.node_budget
