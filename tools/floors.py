@@ -36,6 +36,7 @@ FLOORS = {
     "specbook.training": 3,
     "specbook.engine": 4,
     "specbook.measure": 4,
+    "specbook.controls": 4,
     "specbook.display": 4,
     "specbook.plotting": 4,
     "specbook.lab": 4,

@@ -21,7 +21,7 @@ from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
 from ..drafts.samplers import rest
 from ..errors import ContractError
-from ..proposal import ProbabilitySemantics, SamplingRelation
+from ..proposal import ProbabilitySemantics, SamplingRelation, Topology
 from ..tree import CandidateTree
 from .coupling import residual
 from .walk import Draft, walk
@@ -74,6 +74,7 @@ VERIFIER = Verifier(
         exact=True,
         probability=frozenset({ProbabilitySemantics.NORMALIZED_CONDITIONAL}),
         sampling=frozenset({SamplingRelation.HUB}),
+        topology=frozenset({Topology.SET, Topology.TREE}),
     ),
     select,
 )

@@ -23,7 +23,8 @@ from specbook.contract import (
     contract_of,
     negotiate,
 )
-from specbook.errors import ContractError, SpecbookError
+from specbook.drafts.samplers import mixture
+from specbook.errors import ContractError, LawError, SpecbookError
 from specbook.proposal import ProbabilitySemantics, SamplingRelation, Topology
 
 from .helpers import must_fail, named
@@ -86,7 +87,15 @@ def test_h17b_what_is_no_q_never_meets_a_rule_that_reads_q(semantics: str) -> No
 
 
 @pytest.mark.parametrize(
-    "relation", ["beam", "deterministic_lookup", "without_replacement"]
+    "relation",
+    [
+        "beam",
+        "deterministic_lookup",
+        "without_replacement",
+        "independent",
+        "greedy_plus_one",
+        "hub",
+    ],
 )
 def test_h17c_another_sampling_relation_never_meets_the_iid_rule(relation: str) -> None:
     check_refused(
@@ -141,7 +150,7 @@ def test_every_clash_is_named_at_once() -> None:
 
 
 def test_the_article_asks_three_questions_of_every_pair() -> None:
-    """All 4 x 4 x 4 proposals against all single-entry contracts: bound exactly when
+    """All proposals against all single-entry contracts: bound exactly when
     the three entries agree, the graph is no metadata graph, and a rule that reads q
     gets q."""
     kinds = list(
@@ -343,6 +352,175 @@ def test_an_unknown_verifier_lists_the_known_ones() -> None:
 def test_what_is_no_proposal_is_refused(thing: Any) -> None:
     with pytest.raises(ContractError, match="Proposal"):
         bind(thing, "membership")
+
+
+# ------------------------------------- the matrix: who may meet whom, and why not
+
+SAMPLED = {
+    # What was drafted, and the rules that read q and may meet it, by shape.
+    ("iid", "sequence"): {"single", "specinfer", "kseq", "block", "traversal"},
+    ("iid", "tree"): {"specinfer", "kseq", "traversal"},
+    ("iid", "set"): {"specinfer", "kseq", "traversal", "optimal"},
+    ("independent", "sequence"): {"specinfer"},
+    ("independent", "tree"): {"specinfer"},
+    ("independent", "set"): {"specinfer"},
+    ("without_replacement", "sequence"): {"sequoia", "traversal"},
+    ("without_replacement", "tree"): {"sequoia", "traversal"},
+    ("without_replacement", "set"): {"sequoia", "traversal", "optimal"},
+    ("greedy_plus_one", "sequence"): {"greedy_draft"},
+    ("greedy_plus_one", "tree"): {"greedy_draft"},
+    ("greedy_plus_one", "set"): {"greedy_draft"},
+    ("hub", "sequence"): set(),
+    ("hub", "tree"): {"spechub"},
+    ("hub", "set"): {"spechub"},
+    ("beam", "sequence"): set(),
+    ("beam", "tree"): set(),
+    ("beam", "set"): set(),
+    ("deterministic_lookup", "sequence"): set(),
+    ("deterministic_lookup", "tree"): set(),
+    ("deterministic_lookup", "set"): set(),
+}
+READS_NO_Q = {"greedy", "membership", "one_hot", "typical"}
+HEURISTICS = {"typical", "ensemble"}
+
+
+def expected_rules(semantics: str, relation: str, shape: str) -> set[str]:
+    if semantics != "normalized_conditional":
+        return READS_NO_Q
+    ensemble = {"ensemble"} if (relation, shape) == ("iid", "sequence") else set()
+    return READS_NO_Q | SAMPLED[relation, shape] | ensemble
+
+
+def check_matrix(rules: Any) -> int:
+    """Every proposal against every rule, `bind` and `negotiate` alike, in the mode that
+    the rule belongs to; a refusal says what clashes. Returns the pairs compared."""
+    pairs = 0
+    for semantics in ProbabilitySemantics:
+        for relation, shape in SAMPLED:
+            fits = expected_rules(semantics, relation, shape)
+            made = proposal_of(
+                [[1]], semantics=semantics, relation=relation, topology=shape
+            )
+            offered = SourceContract("fixed", semantics, relation, shape)  # type: ignore[arg-type]
+            for name, rule in rules.items():
+                exact = name not in HEURISTICS
+                pairs += 1
+                for attempt in (
+                    lambda m=made, r=rule, e=exact: bind(m, r, exact=e),
+                    lambda o=offered, r=rule, e=exact: negotiate([o], r, exact=e),
+                ):
+                    if name in fits:
+                        attempt()
+                        continue
+                    reasons = []
+                    if semantics is not NORMAL:
+                        reasons.append(f"probability '{semantics}'")
+                    if not rule.contract.supports_sampling_relation(relation):
+                        reasons.append(f"sampling '{relation}'")
+                    if not rule.contract.supports_topology(shape):
+                        reasons.append(f"topology '{shape}'")
+                    assert reasons
+                    check_refused(attempt, f"verifier {name!r} refuses", *reasons)
+    return pairs
+
+
+def all_rules() -> dict[str, Verifier]:
+    return {name: verifiers.get(name) for name in verifiers.names()}
+
+
+def test_every_rule_meets_what_its_proof_covers_and_nothing_else() -> None:
+    rules = all_rules()
+    assert set(SAMPLED) == {
+        (str(r), str(t)) for r in SamplingRelation for t in TARGET_ROWS
+    }
+    assert READS_NO_Q | {"ensemble"} | set().union(*SAMPLED.values()) == set(rules)
+    assert check_matrix(rules) == 4 * len(SAMPLED) * len(rules)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "more"),
+    [
+        ("specinfer", "sampling", "without_replacement"),
+        ("sequoia", "sampling", "iid"),
+        ("kseq", "sampling", "independent"),
+        ("block", "topology", "tree"),
+        ("optimal", "topology", "tree"),
+        ("single", "sampling", "beam"),
+    ],
+)
+def test_a_contract_that_admits_too_much_fails_the_matrix(
+    name: str, field: str, more: str
+) -> None:
+    rules = all_rules()
+    rule = rules[name]
+    wider = dataclasses.replace(
+        rule.contract, **{field: getattr(rule.contract, field) | {more}}
+    )
+    rules[name] = Verifier(wider, rule.select)
+    # Either the pair is bound that must not be, or its refusal lacks the reason.
+    must_fail(check_matrix, rules)
+
+
+def test_only_the_heuristics_are_refused_by_the_exact_mode() -> None:
+    for name in verifiers.names():
+        rule = verifiers.get(name).contract
+        assert rule.exact is (name not in HEURISTICS)
+        assert rule.reads_q is (name not in READS_NO_Q)
+        made = proposal_of(
+            [[1]],
+            semantics="normalized_conditional",
+            relation="iid",
+            topology="sequence",
+        )
+        if name in HEURISTICS:
+            check_refused(lambda n=name, m=made: bind(m, n), "heuristic")
+
+
+@pytest.mark.parametrize("name", verifiers.names())
+def test_merged_sources_meet_only_a_rule_whose_proof_covers_several_q(
+    name: str,
+) -> None:
+    rule = verifiers.get(name).contract
+    relation = min(rule.sampling)
+    shape = max(rule.topology)
+    merge = [
+        proposal_of(
+            [[1]],
+            semantics="normalized_conditional",
+            relation=relation,
+            topology=shape,
+            owner=owner,
+        )
+        for owner in ("one", "two")
+    ]
+    exact = name not in HEURISTICS
+    bind(merge[:1], name, exact=exact)
+    if name in READS_NO_Q | {"specinfer"}:
+        bind(merge, name, exact=exact)
+    else:
+        check_refused(lambda: bind(merge, name, exact=exact), "merged", "one q")
+
+
+def test_the_three_ways_out_of_a_merge_with_a_source_that_has_no_q() -> None:
+    """A draft model, whose numbers are q, and REST, whose numbers are counts."""
+    draft = q_proposal([[1, 2]], owner="draft_model")
+    rest = proposal_of([[1, 3]], semantics="frequency", owner="rest")
+    merge = [draft, rest]
+    for name in set(verifiers.names()) - READS_NO_Q:
+        check_refused(
+            lambda n=name: bind(merge, n, exact=False), "rest: probability 'frequency'"
+        )
+    # 1. A normalised mixture is a law again; counts have no share in one.
+    mixed = mixture([[0.5, 0.5], [0.25, 0.75]], [0.5, 0.5])
+    assert mixed.tolist() == [0.375, 0.625]
+    bind(q_proposal([[1], [2]], owner="the mixture"), "kseq")
+    with pytest.raises(LawError, match=r"laws\[1\]"):
+        mixture([[0.5, 0.5], [3, 1]], [0.5, 0.5])
+    # 2. A rule that reads no q takes the merge as it is.
+    assert bind(merge, "membership").node_count == bind(merge, "one_hot").node_count
+    # 3. Apart, each has a rule of its own.
+    bind(draft, "specinfer")
+    bind(rest, "membership")
 
 
 # --------------------------------------------------------------------- merging
