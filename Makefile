@@ -1,7 +1,7 @@
 # make book    run every notebook, build the site, print where it is
 # make test    unit tests, notebook pairs, every notebook
 # make audit   open every page of the built site in a real browser
-# make lab     JupyterLab on the notebooks
+# make lab     JupyterLab on the notebooks (more of its options in LAB_FLAGS)
 # make clean   remove what the tools built (not the environment)
 #
 # Needs Python 3.11 to 3.13 and a package index. A second run installs nothing.
@@ -64,8 +64,10 @@ lock: setup
 	@$(PY) tools/lock.py --write
 	@$(PY) tools/environment.py --write
 
+# As root, which is what containers are, JupyterLab has to be told that it may.
+LAB_FLAGS ?= $(if $(filter 0,$(shell id -u)),--allow-root)
 lab: setup
-	@$(PY) -m jupyter lab --notebook-dir=notebooks
+	@$(PY) -m jupyter lab --notebook-dir=notebooks $(LAB_FLAGS)
 
 clean:
 	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache

@@ -64,7 +64,7 @@ def main(only: str = "") -> int:
         print("the audit needs Node.js 20 or newer with npm", file=sys.stderr)
         return 1
     try:
-        modules = webparts.node_modules()
+        modules = webparts.node_modules(audit=True)
     except webparts.MissingPart as error:
         print(f"the audit needs packages from npm: {error}", file=sys.stderr)
         return 1

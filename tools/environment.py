@@ -32,7 +32,6 @@ channels:
 dependencies:
   - python{project["requires-python"]}
   - pip
-  - make
   - pip:
       - -c constraints.txt
       - -e .[book]

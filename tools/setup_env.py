@@ -33,9 +33,9 @@ def wrong_python(found: tuple[int, ...]) -> str | None:
     )
 
 
-def wanted(pins: str, extras: str) -> str:
+def wanted(pins: str, extras: str, torch_index: str = "") -> str:
     """Return the stamp that a finished installation of these inputs has."""
-    digest = hashlib.sha256(f"{extras}\n".encode())
+    digest = hashlib.sha256(f"{extras}\n{torch_index}\n".encode())
     digest.update((ROOT / "pyproject.toml").read_bytes())
     if pins != "none":
         digest.update((ROOT / pins).read_bytes())
@@ -84,14 +84,17 @@ def pip_install(venv: Path, *words: str) -> None:
 def install(venv: Path, pins: str, extras: str, torch_index: str = "") -> bool:
     """Install the package in editable form with its extras; return whether it did."""
     stamp = venv / STAMP
-    wish = wanted(pins, extras)
+    wish = wanted(pins, extras, torch_index)
     if stamp.exists() and stamp.read_text(encoding="utf-8").strip() == wish:
         return False
     create(venv)
     under = [] if pins == "none" else ["-c", pins]
     print(f"installing .[{extras}] (once; some minutes on a new machine)", flush=True)
     if torch_index:
-        pip_install(venv, "--no-deps", "--index-url", torch_index, "torch", *under)
+        # The build of another index can have the same version number, so it replaces
+        # what an earlier installation left.
+        words = ("--force-reinstall", "--no-deps", "--index-url", torch_index)
+        pip_install(venv, *words, "torch", *under)
     pip_install(venv, "-e", f".[{extras}]", *under)
     stamp.write_text(wish + "\n", encoding="utf-8")
     return True

@@ -13,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "tools" / "web"
 FOLDER = ROOT / "build" / "node"
+NPM_SECONDS = 900
 # What a page needs at run time, of the tens of megabytes that the packages hold. The
 # speech worker (sre/) is left out: it cannot start from a page opened from disk, so
 # the site gives screen readers MathML instead.
@@ -31,30 +32,46 @@ class MissingPart(ValueError):
     """A part from npm is neither here nor to be had; the message says what to do."""
 
 
-def node_modules() -> Path:
+def node_modules(audit: bool = False) -> Path:
     """Return the folder of the installed npm packages, installing them when needed.
 
-    Raises MissingPart where npm is absent or its registry does not answer.
+    The site needs MathJax; ``audit`` adds what drives the browser. Raises MissingPart
+    where npm is absent or its registry does not answer.
     """
     lock = (SOURCE / "package-lock.json").read_bytes()
     wish = hashlib.sha256(lock).hexdigest()
     stamp = FOLDER / "installed"
-    if stamp.exists() and stamp.read_text(encoding="utf-8") == wish:
-        return FOLDER / "node_modules"
+    parts = ("site", "audit") if audit else ("site",)
+    if stamp.exists():
+        held = stamp.read_text(encoding="utf-8").split()
+        if held[:1] == [wish] and set(parts) <= set(held[1:]):
+            return FOLDER / "node_modules"
     npm = shutil.which("npm")
     if npm is None:
         raise MissingPart("npm is not installed (it comes with Node.js 20 or newer)")
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copyfile(SOURCE / name, FOLDER / name)
+    stamp.unlink(missing_ok=True)
     command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
-    run = subprocess.run(
-        command, cwd=FOLDER, capture_output=True, text=True, check=False
-    )
+    if not audit:
+        command.append("--omit=dev")
+    print("getting the web parts with npm (once)", flush=True)
+    try:
+        run = subprocess.run(
+            command,
+            cwd=FOLDER,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=NPM_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise MissingPart(f"npm ci had not ended after {NPM_SECONDS} s") from None
     if run.returncode:
-        said = (run.stderr or run.stdout).strip()
-        raise MissingPart(f"npm ci failed with status {run.returncode}: {said[-400:]}")
-    stamp.write_text(wish, encoding="utf-8")
+        said = (run.stderr or run.stdout).strip()[-400:] or "it said nothing"
+        raise MissingPart(f"npm ci failed with status {run.returncode} ({said})")
+    stamp.write_text(" ".join([wish, *parts]), encoding="utf-8")
     return FOLDER / "node_modules"
 
 

