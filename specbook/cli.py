@@ -186,7 +186,7 @@ def train_draft(
     target: TargetOption = None,
     rows: Annotated[
         int, typer.Option(help="Teacher rows to train on; made once, then cached.")
-    ] = 1_000_000,
+    ] = 440_000,
     steps: Annotated[int | None, typer.Option(help="Of the optimizer.")] = None,
     layers: Annotated[int | None, typer.Option(help="Of the draft.")] = None,
     width: Annotated[int | None, typer.Option(help="Of the draft's stream.")] = None,

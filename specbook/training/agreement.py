@@ -36,7 +36,7 @@ def greedy_agreement(
     agreed = rows = 0
     by_depth = [[0, 0] for _ in range(depths)]
     for tokens, first in _answers(sequences):
-        best = _logits(draft, tokens)[first - 1 : -1].argmax(-1)
+        best = _rows(draft, tokens, first - 1).argmax(-1)
         hits = (best == tokens[first:]).tolist()
         agreed += sum(hits)
         rows += len(hits)
@@ -68,7 +68,7 @@ def teacher_agreement(
         tokens = torch.from_numpy(sequence.tokens)
         continued = sequence.prompt_length < len(tokens)
         first = max(sequence.first_row, sequence.prompt_length - 1 if continued else 0)
-        best = _logits(draft, tokens)[first:-1].argmax(-1)
+        best = _rows(draft, tokens, first).argmax(-1)
         theirs = sequence.top_ids[first - sequence.first_row :, 0]
         agreed += int((best == torch.from_numpy(theirs)).sum())
         rows += len(theirs)
@@ -94,8 +94,8 @@ def shared_mass(
         raise SpecbookError(f"temperature must be above 0, got {heat}")
     total, rows = 0.0, 0
     for tokens, first in _answers(sequences):
-        p = torch.softmax(_logits(target, tokens)[first - 1 : -1] / heat, -1)
-        q = torch.softmax(_logits(draft, tokens)[first - 1 : -1] / heat, -1)
+        p = torch.softmax(_rows(target, tokens, first - 1) / heat, -1)
+        q = torch.softmax(_rows(draft, tokens, first - 1) / heat, -1)
         if p.shape != q.shape:
             raise SpecbookError(
                 f"the draft has {q.shape[1]} tokens, the target {p.shape[1]}"
@@ -116,8 +116,13 @@ def _answers(
         yield torch.from_numpy(sequence.tokens), first
 
 
-def _logits(model: Any, tokens: torch.Tensor) -> torch.Tensor:
-    return model(input_ids=tokens[None], use_cache=False).logits[0].float()
+def _rows(model: Any, tokens: torch.Tensor, first: int) -> torch.Tensor:
+    """Logits [L - 1 - first, V] of the rows from `first` to the last but one; the head
+    is not run on any other."""
+    read = tokens[None, :-1]
+    kept = read.shape[1] - first
+    output = model(input_ids=read, use_cache=False, logits_to_keep=kept)
+    return output.logits[0].float()
 
 
 def _shares(agreed: int, rows: int, by_depth: list[list[int]]) -> dict[str, Any]:

@@ -88,8 +88,8 @@ class Settings:
 
     `layers`, `width` of its stream, `inner` width of its feed-forward blocks, `heads`
     and `kv_heads` (as wide as the target's); `start`: what it has before training (see
-    `student`). `steps` of AdamW on batches of at most `rows_per_step`
-    tokens, padding counted. The learning rate warms up over `warm_up` steps to
+    `student`). `steps` of AdamW on batches of at most `rows_per_step` tokens, padding
+    counted. The learning rate warms up over `warm_up` steps to
     `learning_rate` (embeddings: `embedding_rate`) and falls on a half cosine to a
     tenth. `clip`: largest norm of the gradient. `dtype` of the products; `others`:
     sampled columns of the head (see `distil`).
@@ -101,8 +101,8 @@ class Settings:
     heads: int = 6
     kv_heads: int = 3
     start: str = "copying"
-    steps: int = 1500
-    rows_per_step: int = 4096
+    steps: int = 1300
+    rows_per_step: int = 2048
     learning_rate: float = 2e-3
     embedding_rate: float = 1e-3
     warm_up: int = 50
@@ -111,7 +111,7 @@ class Settings:
     seed: int = 0
     dtype: str = "bfloat16"
     others: int = 4096
-    checkpoint_every: int = 100
+    checkpoint_every: int = 200
 
     def __post_init__(self) -> None:
         for name in (
