@@ -158,15 +158,13 @@ def _largest_runs(rows: _Rows, most: int, depth: int) -> _Runs:
             np.concatenate([old, new[real]])
             for old, new in zip(best, found, strict=True)
         ]
-        chosen, least = _chosen(best[3], most)
+        chosen = _chosen(best[3], most)
         best = [column[chosen] for column in best]
-        rest = max(rest, least)
         goes_on = cells[:, -1] != 0
         if len(chosen) == most:
             # With so many found, one below must be larger than the least of them.
-            least = int(best[3].min())
-            rest = max(rest, least)
-            goes_on &= sizes[run_of[-1] - made] > least
+            rest = int(best[3].min())
+            goes_on &= sizes[run_of[-1] - made] > rest
         above = run_of[-1][goes_on]
         rows.keep(goes_on)
         level += length
@@ -199,11 +197,11 @@ def _by_rank(
     )
 
 
-def _chosen(sizes: np.ndarray, most: int) -> tuple[np.ndarray, int]:
+def _chosen(sizes: np.ndarray, most: int) -> np.ndarray:
     """Which `most` of `sizes` are the largest, the earlier ones where they are equal,
-    in their own order; and a bound of what is left out."""
+    in their own order."""
     if len(sizes) <= most:
-        return np.arange(len(sizes)), 0
+        return np.arange(len(sizes))
     # Most sizes are small and equal, which counting them likes and sorting does not.
     at_least = np.bincount(sizes)[::-1].cumsum()[::-1]
     least = int(np.flatnonzero(at_least >= most)[-1])
@@ -211,7 +209,7 @@ def _chosen(sizes: np.ndarray, most: int) -> tuple[np.ndarray, int]:
     chosen = sizes > least
     missing = most - int(np.count_nonzero(chosen))
     chosen[level[:missing]] = True
-    return np.flatnonzero(chosen), least if missing < len(level) else least - 1
+    return np.flatnonzero(chosen)
 
 
 def _sampled(
