@@ -21,6 +21,7 @@ import typer
 from . import __version__, checks, cli_measure, drafts, registry
 from .cli_common import DebugOption, TargetOption, console, guarded, say
 from .contract import negotiate
+from .display import visible
 from .errors import ContractError, SpecbookError
 from .ledger import COST_TERMS, RoundLedger
 from .policy import SamplingPolicy
@@ -193,6 +194,10 @@ def train_draft(
     inner: Annotated[
         int | None, typer.Option(help="Width of its feed-forward blocks.")
     ] = None,
+    heads: Annotated[int | None, typer.Option(help="Of its attention.")] = None,
+    kv_heads: Annotated[
+        int | None, typer.Option(help="Of its keys and values.")
+    ] = None,
     start: Annotated[
         str | None,
         typer.Option(help="What it begins with: random, embeddings or copying."),
@@ -215,6 +220,8 @@ def train_draft(
         "steps": steps,
         "width": width,
         "inner": inner,
+        "heads": heads,
+        "kv_heads": kv_heads,
         "start": start,
         "layers": layers,
     }
@@ -239,11 +246,12 @@ def train_draft(
 
 def _train_command(rows: int, settings: Any) -> str:
     """The command with every option spelled out: defaults may change later."""
-    return (
-        f"specbook train draft --out NAME --rows {rows} --steps {settings.steps} "
-        f"--layers {settings.layers} --width {settings.width} "
-        f"--inner {settings.inner} --start {settings.start} --seed {settings.seed}"
-    )
+    options = {"rows": rows, **{name: getattr(settings, name) for name in _SPELLED}}
+    told = (f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+    return f"specbook train draft --out NAME {' '.join(told)}"
+
+
+_SPELLED = "steps layers width inner heads kv_heads start seed".split()
 
 
 # ------------------------------------------------------------------------- decode
@@ -331,18 +339,6 @@ class TextPieces:
         rest = self._decode(self._ids)[self._shown :] if self._ids else ""
         self._shown += len(rest)
         return rest
-
-
-def visible(text: str) -> str:
-    """`text` with control characters as pictures: what a model says must not be able
-    to steer the terminal."""
-    return "".join(
-        chr(0x2400 + ord(c)) if ord(c) < 32 and c not in "\n\t"
-        else "\N{SYMBOL FOR DELETE}" if ord(c) == 127
-        else "" if 128 <= ord(c) < 160
-        else c
-        for c in text
-    )  # fmt: skip
 
 
 class RoundPrinter:
