@@ -855,11 +855,7 @@ def ranges(
     checks.text(xlabel, "xlabel")
     if not spans:
         raise SpecbookError("there is no value to draw")
-    if reference is not None:
-        if not isinstance(reference, (tuple, list)) or len(reference) != 2:
-            raise SpecbookError(f"reference is a place and a name, got {reference!r}")
-        checks.real(reference[0], "reference[0]")
-        checks.text(reference[1], "reference[1]")
+    line = None if reference is None else _reference(reference)
     with matplotlib.rc_context(RC):
         fig, ax = _new_figure(6.4, 1.1 + 0.52 * len(spans))
         for place, (name, (value, low, high)) in enumerate(spans.items()):
@@ -883,11 +879,11 @@ def ranges(
             singles = measured.get(name, [])
             above = [place - 0.28] * len(singles)
             ax.plot(singles, above, ls="", marker="d", ms=4.5, color=MUTED)
-        if reference is not None:
-            ax.axvline(reference[0], color=INK, ls="--", lw=1.2)
+        if line is not None:
+            ax.axvline(line[0], color=INK, ls="--", lw=1.2)
             ax.annotate(
-                reference[1],
-                (reference[0], -0.75),
+                line[1],
+                (line[0], -0.75),
                 (4, 0),
                 textcoords="offset points",
                 fontsize=8,
@@ -898,6 +894,91 @@ def ranges(
         ax.tick_params(axis="y", length=0)
         ax.set_xlabel(xlabel)
     return fig
+
+
+def grouped_ranges(
+    groups: Mapping[str, Mapping[str, tuple[float, float, float]]],
+    xlabel: str,
+    *,
+    reference: tuple[float, str] | None = None,
+) -> Figure:
+    """Draws one value with its interval for each series within each group.
+
+    `groups`: {group: {series: (value, low, high)}}, the same series in the same order
+    in every group; a series keeps its marker and colour, and the legend lists them from
+    top to bottom. `reference`: as in `ranges`. Returns the figure. Raises
+    `SpecbookError` for an interval that misses its value, for groups of different
+    series, and for what is no number.
+    """
+    if not isinstance(groups, Mapping):
+        raise SpecbookError(f"groups must be a mapping from names, got {groups!r}")
+    found = {
+        name: _numbers(row, f"groups[{name!r}]", 3) for name, row in groups.items()
+    }
+    checks.text(xlabel, "xlabel")
+    names = list(next(iter(found.values()), {}))
+    if not names:
+        raise SpecbookError("there is no value to draw")
+    for group, spans in found.items():
+        if list(spans) != names:
+            raise SpecbookError(f"groups[{group!r}] has {list(spans)}, not {names}")
+        for name, (value, low, high) in spans.items():
+            if not low <= value <= high:
+                raise SpecbookError(
+                    f"{group}, {name}: {value} is not in [{low}, {high}]"
+                )
+    line = None if reference is None else _reference(reference)
+    with matplotlib.rc_context(RC):
+        step = len(names) + 1
+        fig, ax = _new_figure(6.4, 1.3 + 0.2 * step * len(found))
+        for index, name in enumerate(names):
+            row_spans = [found[group][name] for group in found]
+            rows = [index + step * number for number in range(len(found))]
+            colour = COLOURS[index % len(COLOURS)]
+            for row, (_, least, most) in zip(rows, row_spans, strict=True):
+                ax.plot([least, most], [row, row], "-", color=colour, marker="", lw=2.2)
+            ax.plot(
+                [span[0] for span in row_spans],
+                rows,
+                ls="",
+                color=colour,
+                marker=MARKERS[index % len(MARKERS)],
+                ms=7,
+                mec=INK,
+                mew=0.6,
+                label=name,
+            )
+        for number in range(1, len(found)):
+            ax.axhline(step * number - 1, color="#d9d9d9", lw=0.8, ls="-")
+        if line is not None:
+            ax.axvline(line[0], color=INK, ls="--", lw=1.2)
+            ax.annotate(
+                line[1],
+                (line[0], -1),
+                (4, 0),
+                textcoords="offset points",
+                fontsize=8,
+                va="center",
+            )
+        middles = [step * number + (step - 2) / 2 for number in range(len(found))]
+        ax.set_yticks(middles, list(found), parse_math=False)
+        ax.set_ylim(step * len(found) - 1, -1.6)
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlabel(xlabel)
+        legend = fig.legend(
+            loc="outside right upper", handletextpad=0.3, borderaxespad=0.2
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    return fig
+
+
+def _reference(reference: Any) -> tuple[float, str]:
+    """A place on the axis, and its name."""
+    if not isinstance(reference, (tuple, list)) or len(reference) != 2:
+        raise SpecbookError(f"reference is a place and a name, got {reference!r}")
+    place, name = reference
+    return float(checks.real(place, "reference[0]")), checks.text(name, "reference[1]")
 
 
 def curves(

@@ -571,3 +571,51 @@ def test_shares_fill_their_bar_and_can_be_read_on_it(count):
 def test_a_share_that_has_no_room_for_its_number_has_none():
     fig = plotting.shares({"a": {"much": 0.97, "little": 0.03}}, "share")
     assert "97%" in texts(fig) and "3%" not in texts(fig)
+
+
+TWO = {"copy": (2.0, 1.5, 2.5), "draw": (1.5, 1.0, 3.0)}
+
+
+def test_a_series_keeps_its_marker_in_every_group():
+    fig = plotting.grouped_ranges(
+        {"edit": TWO, "chat": TWO, "code": TWO},
+        "tokens a round",
+        reference=(1.0, "plain"),
+    )
+    (ax,) = fig.axes
+    shown = {line.get_label(): line for line in ax.lines if line.get_label() in TWO}
+    assert list(shown) == list(TWO)
+    looks = {(line.get_marker(), line.get_color()) for line in shown.values()}
+    assert len(looks) == len(TWO)
+    heights = []
+    for name, line in shown.items():
+        assert list(line.get_xdata()) == [TWO[name][0]] * 3
+        heights += list(line.get_ydata())
+        spans = [
+            list(other.get_xdata())
+            for other in ax.lines
+            if other.get_color() == line.get_color() and len(other.get_xdata()) == 2
+        ]
+        assert spans == [list(TWO[name][1:])] * 3
+    assert len(set(heights)) == 6, "each value has a line of its own"
+    middle, other = (heights[i + 1] - heights[i] for i in (0, 3))
+    assert middle == other > 2
+    assert {"edit", "chat", "code", "tokens a round", "plain"} <= set(texts(fig))
+
+
+@pytest.mark.parametrize(
+    ("groups", "told"),
+    [
+        (5, "groups must be a mapping"),
+        ({}, "no value"),
+        ({"a": {}}, "no value"),
+        ({"a": 5}, "groups.'a'. must be a mapping"),
+        ({"a": TWO, "b": dict(list(TWO.items())[:1])}, "groups.'b'. has .'copy'."),
+        ({"a": {"x": (1, 2, 3)}}, "a, x: 1.0 is not in .2.0, 3.0"),
+        ({"a": {"x": (1, 1)}}, "has 2 numbers, not 3"),
+        ({"a": {"x": (1, True, 2)}}, "must be a"),
+    ],
+)
+def test_groups_that_cannot_be_drawn_are_named(groups, told):
+    with pytest.raises(SpecbookError, match=told):
+        plotting.grouped_ranges(groups, "x")
