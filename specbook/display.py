@@ -22,9 +22,22 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
+def visible(text: str) -> str:
+    """`text` with control characters as pictures: what a model or a cell says must not
+    be able to steer the terminal."""
+    return "".join(
+        chr(0x2400 + ord(c)) if ord(c) < 32 and c not in "\n\t"
+        else "\N{SYMBOL FOR DELETE}" if ord(c) == 127
+        else "" if 128 <= ord(c) < 160
+        else c
+        for c in text
+    )  # fmt: skip
+
+
 def show(html: str, text: str) -> None:
     """Displays `html` in a notebook, with `text` as its fallback; prints `text`
-    elsewhere, replacing what the stream's encoding cannot write."""
+    elsewhere, made `visible`, replacing what the stream's encoding cannot write."""
+    text = visible(text)
     if in_notebook():
         from IPython.display import display
 

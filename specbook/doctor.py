@@ -275,6 +275,13 @@ def target() -> Iterator[Finding]:
             yield Finding(WARN, "target", told, "it needs the hub, or its local cache")
         return
     try:
+        with tempfile.TemporaryFile(dir=existing(paths.cache_dir())):
+            pass
+    except OSError:
+        told = "not looked for: see what is said of the cache"
+        yield Finding(WARN, "target", told, "mend the cache first")
+        return
+    try:
         check_folder(target_dir())
     except ArtifactError as error:
         status = FAIL if target_dir().exists() else WARN

@@ -23,6 +23,9 @@ from .errors import TreeError
 from .proposal import PREFIX_FRONTIER, Proposal
 
 ORDERS = ("breadth", "depth")
+MAX_MASK = 1 << 34
+"""Entries of a mask (16 GiB). A larger one is a mistake, and no machine's memory should
+be what finds it."""
 
 
 @dataclass(frozen=True)
@@ -281,7 +284,14 @@ class CandidateTree:
 
     @cached_property
     def ancestor_mask(self) -> np.ndarray:
-        """Boolean [N, prefix_len + N]: the whole prefix, then self and ancestors."""
+        """Boolean [N, prefix_len + N]: the whole prefix, then self and ancestors.
+        Raises `TreeError` where that is more than `MAX_MASK` entries."""
+        entries = len(self) * (self.prefix_len + len(self))
+        if entries > MAX_MASK:
+            raise TreeError(
+                f"a mask of {len(self)} rows over a prefix of {self.prefix_len} tokens "
+                f"has {entries} entries, more than {MAX_MASK}"
+            )
         prefix = np.ones((len(self), self.prefix_len), dtype=bool)
         mask = np.concatenate([prefix, self.tree_mask], axis=1)
         mask.flags.writeable = False

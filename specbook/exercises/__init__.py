@@ -336,9 +336,10 @@ def _short(value: Any) -> str:
     if isinstance(value, Fraction):
         return str(value)
     try:
-        return _clip(re.sub(r"Fraction\((-?\d+), (\d+)\)", r"\1/\2", repr(value)))
+        told = re.sub(r"Fraction\((-?\d+), (\d+)\)", r"\1/\2", repr(value))
+        return _clip(re.sub(r"(?<![\d/])(-?\d+)/1(?![\d/])", r"\1", told))
     except Exception:
-        return f"a {type(value).__name__} that cannot be printed"
+        return f"something of type {type(value).__name__} that cannot be printed"
 
 
 def _clip(text: str) -> str:

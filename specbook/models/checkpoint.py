@@ -81,8 +81,12 @@ def checked_source(name_or_path: str | os.PathLike[str] | None) -> str:
     source = os.fspath(name_or_path) if is_name else None
     if not isinstance(source, str) or not source.strip():
         raise SpecbookError(f"a target is a folder or a hub id, got {name_or_path!r}")
-    folder = Path(source).expanduser()
-    if folder.is_dir():
+    try:
+        folder = Path(source).expanduser()
+        is_folder = folder.is_dir()
+    except (OSError, ValueError, RuntimeError) as problem:
+        raise ArtifactError(f"{source[:80]!r} cannot be a folder: {problem}") from None
+    if is_folder:
         if folder == target_dir() or (folder / MANIFEST).exists():
             check_folder(folder)
         if not (folder / "config.json").is_file():
@@ -94,7 +98,7 @@ def checked_source(name_or_path: str | os.PathLike[str] | None) -> str:
         return str(folder)
     if not _HUB_ID.fullmatch(source):
         raise ArtifactError(
-            f"there is no model folder {source!r}, and a hub id it cannot be"
+            f"there is no model folder {source[:200]!r}, and a hub id it cannot be"
         )
     return source
 

@@ -104,7 +104,7 @@ def test_a_value_that_cannot_be_printed_or_compared_is_merely_wrong():
 
     report = grade(make(), lambda n: Awkward(), 0)
     assert report.status == "wrong"
-    assert "Yours: a Awkward that cannot be printed" in report.lines
+    assert "Yours: something of type Awkward that cannot be printed" in report.lines
 
 
 class Stop(BaseException):
@@ -169,6 +169,8 @@ def test_usual_mistakes_without_a_diagnosis():
     )
     assert "Right: 1/3" in hint(lambda c: Fraction(1, 3), lambda n: 0)
     assert "[1/3, 2/3]" in hint(lambda c: [Fraction(1, 3), Fraction(2, 3)], lambda n: 0)
+    whole = [Fraction(10), Fraction(-1), Fraction(11, 10), Fraction(1, 11)]
+    assert "[10, -1, 11/10, 1/11]" in hint(lambda c: whole, lambda n: 0)
 
 
 def test_cost_is_added_up_and_compared_with_ours():

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specbook import cli
-from specbook.cli import TextPieces, app, visible
+from specbook.cli import TextPieces, app
+from specbook.display import visible
 from specbook.ledger import COST_TERMS
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

@@ -611,3 +611,13 @@ def test_a_tree_can_be_a_key() -> None:
     one, two = (CandidateTree.from_paths(FIXTURE, 2) for _ in range(2))
     assert one == two and hash(one) == hash(two) and len({one, two}) == 1
     assert one != CandidateTree.from_paths(FIXTURE, 3)
+
+
+@pytest.mark.parametrize("prefix_len", [10**12, 10**30])
+def test_a_mask_that_no_memory_holds_is_refused(prefix_len):
+    tree = CandidateTree.from_paths([[1]], prefix_len)
+    assert tree.position_ids == (prefix_len,)
+    with pytest.raises(TreeError, match="a mask of 1 rows over a prefix of"):
+        _ = tree.ancestor_mask
+    with pytest.raises(TreeError, match="entries, more than"):
+        tree.validate()

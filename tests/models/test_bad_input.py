@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specbook.errors import SpecbookError
+from specbook.errors import ArtifactError, SpecbookError
 from specbook.models import (
     LeanTarget,
     TableTarget,
@@ -23,6 +23,12 @@ from specbook.tree import CandidateTree
 @pytest.mark.parametrize("name", [3, 1.5, [], object(), b"bytes"])
 def test_a_target_is_named_by_a_string_or_a_path(name):
     with pytest.raises(ValueError, match="folder or a hub id"):
+        load_target(name)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "x/" * 3000], ids=str.__len__)
+def test_a_name_that_no_file_system_takes(name):
+    with pytest.raises(ArtifactError, match="cannot be|hub id"):
         load_target(name)
 
 
