@@ -120,9 +120,9 @@ def hub(q: Any, k: int, chance: Chance) -> list[Draw]:
     return [first] if law is None else [first, Draw(chance.draw(law), law)]
 
 
-Sampler = Callable[[Any, int, Chance], list[Draw]]
+ChildSampler = Callable[[Any, int, Chance], list[Draw]]
 
-SAMPLERS: Mapping[SamplingRelation, Sampler] = {
+SAMPLERS: Mapping[SamplingRelation, ChildSampler] = {
     SamplingRelation.IID: iid,
     SamplingRelation.WITHOUT_REPLACEMENT: without_replacement,
     SamplingRelation.BEAM: top_k,
@@ -191,7 +191,7 @@ def mixture(laws: Iterable[Any], weights: Any) -> np.ndarray:
 def expand(
     conditional: Callable[[tuple[int, ...]], Any],
     widths: Iterable[int],
-    sampler: Sampler,
+    sampler: ChildSampler,
     chance: Chance,
     *,
     source: str = "draft",

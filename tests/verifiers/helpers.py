@@ -21,6 +21,7 @@ from specbook.drafts import samplers
 from specbook.drafts.samplers import SAMPLERS, position_tree
 from specbook.engine import generate
 from specbook.models.table import TableTarget
+from specbook.policy import SamplingPolicy
 from specbook.proposal import (
     ProbabilitySemantics,
     Proposal,
@@ -126,7 +127,7 @@ def instances(draw: Any, most: int = 5, deepest: int = 4) -> tuple[Any, Any, int
 @dataclasses.dataclass
 class TableDrafts:
     """A draft source whose conditional laws stand in a table: `widths` children a node,
-    drawn as `relation` says."""
+    drawn as `relation` says from the law that the target's policy makes of them."""
 
     table: Table
     widths: tuple[int, ...] = (2, 2)
@@ -147,19 +148,29 @@ class TableDrafts:
         return f"{self.name}: a table"
 
     def start(self, prefix: Any, **about: Any) -> Any:
-        return _Session(self, tuple(prefix), about["request"])
+        policy = about.get("policy") or SamplingPolicy()
+        return _Session(self, tuple(prefix), about["request"], policy)
 
 
 class _Session:
-    def __init__(self, source: TableDrafts, tokens: tuple[int, ...], request: str):
+    def __init__(
+        self,
+        source: TableDrafts,
+        tokens: tuple[int, ...],
+        request: str,
+        policy: SamplingPolicy,
+    ) -> None:
         self.source, self.tokens, self.request = source, tokens, request
+        self.policy = policy
         self.generation = 0
 
     def nodes(self, widths: Any, max_nodes: int, chance: Any) -> Any:
         source = self.source
         relation = source.relation
         return samplers.expand(
-            lambda path: np.array(source.table((*self.tokens, *path)), dtype=object),
+            lambda path: self.policy.law_from_probabilities(
+                source.table((*self.tokens, *path))
+            ),
             widths,
             SAMPLERS[
                 SamplingRelation("iid" if relation == "independent" else relation)

@@ -7,6 +7,7 @@ ties, point masses, disjoint supports and p = q.
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -141,6 +142,14 @@ def test_one_hot_is_membership(instance: Any, relation: str) -> None:
         for name in ("one_hot", "membership")
     ]
     assert laws[0] == laws[1]
+
+
+def test_the_order_of_drafters_changes_what_is_accepted_and_not_the_output() -> None:
+    p, rows = exact([5, 3, 2]), [exact([4, 4, 2]), exact([8, 1, 1])]
+    specinfer = verifiers.get("specinfer")
+    there = check_position(specinfer, p, drawing("independent", rows, 2))
+    back = check_position(specinfer, p, drawing("independent", rows[::-1], 2))
+    assert (there, back) == (Fraction(49, 50), Fraction(22, 25))
 
 
 def test_a_tree_of_no_candidates_is_a_target_draw() -> None:
