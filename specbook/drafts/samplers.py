@@ -68,12 +68,13 @@ def without_replacement(
     """
     law, k = _asked(q, k)
     draws: list[Draw] = []
-    for _ in range(k):
+    for number in range(k):
+        if number:
+            left = rest(law, [draw.token for draw in draws], fallback=fallback)
+            if left is None:
+                break
+            law = left
         draws.append(Draw(chance.draw(law), law))
-        after = rest(law, [draw.token for draw in draws], fallback=fallback)
-        if after is None:
-            break
-        law = after
     return draws
 
 
@@ -95,7 +96,7 @@ def greedy_plus_one(q: Any, k: int, chance: Chance) -> list[Draw]:
         return []
     fixed = most_probable(q, k - 1)
     draws = [Draw(token, one_hot(q, token)) for token in fixed]
-    law = rest(q, fixed, fallback=False)
+    law = rest(q, fixed, fallback=False) if fixed else q
     if law is not None:
         draws.append(Draw(chance.draw(law), law))
     return draws
