@@ -36,7 +36,7 @@ from .proposal import (
     Topology,
 )
 from .tree import CandidateTree
-from .verifiers import get
+from .verifiers import get as _rule_named
 from .verifiers.coupling import acceptance, residual
 from .verifiers.walk import Choose, Draft, walk
 
@@ -96,7 +96,7 @@ def names() -> list[str]:
     return [control.name for control in CONTROLS]
 
 
-def get_control(name: str) -> Control:
+def get(name: str) -> Control:
     """The control called `name`; an unknown name raises and lists the known ones."""
     for control in CONTROLS:
         if control.name == name:
@@ -361,10 +361,10 @@ def _two_rounds(reuses: bool) -> Any:
 
 # ----------------------------------------------------------------------- the list
 
-_SPECINFER = get("specinfer").select
-_SEQUOIA = get("sequoia").select
-_MEMBERSHIP = get("membership").select
-_ONE_HOT = get("one_hot").select
+_SPECINFER = _rule_named("specinfer").select
+_SEQUOIA = _rule_named("sequoia").select
+_MEMBERSHIP = _rule_named("membership").select
+_ONE_HOT = _rule_named("one_hot").select
 
 CONTROLS: tuple[Control, ...] = (
     Control(

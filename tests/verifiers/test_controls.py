@@ -82,10 +82,10 @@ def test_every_control_says_how_it_is_caught() -> None:
     for control in CONTROLS:
         assert control.caught_by in (ONE_POSITION, TWO_ROUNDS)
         assert control.mistake and control.section.startswith("0x0")
-        assert controls.get_control(control.name) is control
+        assert controls.get(control.name) is control
     assert controls.names() == list(BY_NAME)
     with pytest.raises(SpecbookError, match="softmax"):
-        controls.get_control("nope")
+        controls.get("nope")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,11 @@ def test_spechub_wants_a_pair_with_the_hub() -> None:
         refuse("spechub", draws, "spechub")
 
 
+def test_a_hub_that_is_all_of_q_but_for_rounding_may_come_alone() -> None:
+    q = np.array([0.0, 1 - 2.0**-53, 0.0])
+    check_floats("spechub", np.array([0.5, 0.25, 0.25]), q, "hub", 2)
+
+
 def test_optimal_tells_the_two_relations_apart_and_refuses_a_third() -> None:
     q = exact([2, 1, 1])
     other = exact([1, 1, 2])
