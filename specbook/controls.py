@@ -77,7 +77,15 @@ class Control:
         unless the mistake itself is irrational.
         """
         p = exact(self.p if p is None else p)
-        rows = [exact(row) for row in (self.q if q is None else q)]
+        rows = [
+            exact(row)
+            for row in checks.entries(self.q if q is None else q, "q", "weights")
+        ]
+        if not rows or any(len(row) != len(p) for row in rows):
+            raise SpecbookError(
+                f"q needs a row of {len(p)} weights for each draft, got {len(rows)} "
+                f"rows of {[len(row) for row in rows]}"
+            )
         rule = self.right if right else self.wrong
         found = law(lambda chance: rule(chance, p, rows))
         length = len(next(iter(found)))

@@ -110,3 +110,10 @@ def test_no_control_is_a_verifier() -> None:
 def test_weights_are_counts(bad: Any) -> None:
     with pytest.raises(SpecbookError, match="weights"):
         BY_NAME["one target draw a path"].variation(bad, [ARTICLE[1]] * 2)
+
+
+@pytest.mark.parametrize("bad", [[], [[1, 1]], [[1, 1, 1], [1]], 3, "ab"], ids=repr)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_every_draft_has_a_row_of_weights(name: str, bad: Any) -> None:
+    with pytest.raises(SpecbookError, match="q |weights"):
+        BY_NAME[name].variation((1, 1, 1), bad)
