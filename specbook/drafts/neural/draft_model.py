@@ -3,7 +3,7 @@
 Contract, by the options. A chain is drawn token by token from the draft model's own
 law, processed by the target's sampling policy, so its q is a normalised conditional law
 and its tokens are independent draws ("iid"; a sequence). A tree (some width above 1)
-comes in three kinds:
+comes in five kinds, each with the sampler of that name in `drafts.samplers`:
 
 without_replacement (the default)
     The children of a node are drawn one after the other, each from the law that is left
@@ -13,6 +13,11 @@ iid
     The children are drawn independently. A token that is drawn twice is two nodes with
     one full prefix; the tree merges them and keeps both marks, and only the first is
     drafted further.
+greedy_plus_one
+    The children are the most probable tokens, fixed, and one draw among the others.
+hub
+    Two children, of which one is the most probable token; every width is 2. A pair that
+    the budget would cut is not drawn.
 top_k
     The children are the most probable tokens, lowest id first on ties. That is a beam,
     not a sample: the probabilities are scores, and no rule may read them as q.
@@ -27,7 +32,7 @@ unsure of it would bend q (article, section 0x05A).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,9 +52,10 @@ from ...proposal import (
     SamplingRelation,
     Topology,
 )
+from ..samplers import SAMPLERS, Draw, without_replacement
 from .own_tree import OwnTree
 
-CHILDREN = ("without_replacement", "iid", "top_k")
+CHILDREN = ("without_replacement", "iid", "greedy_plus_one", "hub", "top_k")
 
 _OPTIONS = ("widths", "children", "stop_below")
 
@@ -109,6 +115,8 @@ class DraftModel:
         if not self.widths:
             raise SpecbookError("widths is empty: a draft has one level at least")
         self.children = checks.one_of(children, "children", CHILDREN)
+        if children == "hub" and set(self.widths) != {2}:
+            raise SpecbookError(f"hub children come in pairs, widths is {self.widths}")
         self.stop_below = checks.float64(stop_below, "stop_below", least=0, most=1)
         self.contract = _contract(self.is_chain, children)
         self.model = _loaded(model)
@@ -194,22 +202,23 @@ class DraftModel:
 
 
 def _contract(chain: bool, children: str) -> SourceContract:
+    relation = _relation(children)
+    semantics = ProbabilitySemantics.NORMALIZED_CONDITIONAL
     if children == "top_k":
-        semantics, relation = ProbabilitySemantics.SCORE_ONLY, SamplingRelation.BEAM
-    else:
-        semantics = ProbabilitySemantics.NORMALIZED_CONDITIONAL
-        # One draw is both: a chain is what the rules for independent draws expect.
-        relation = (
-            SamplingRelation.IID
-            if chain or children == "iid"
-            else SamplingRelation.WITHOUT_REPLACEMENT
-        )
+        semantics = ProbabilitySemantics.SCORE_ONLY
+    elif chain:
+        # One draw is any of them: a chain is what rules for independent draws expect.
+        relation = SamplingRelation.IID
     return replace(
         CONTRACT,
         probability_semantics=semantics,
         sampling_relation=relation,
         topology=Topology.SEQUENCE if chain else Topology.TREE,
     )
+
+
+def _relation(children: str) -> SamplingRelation:
+    return SamplingRelation.BEAM if children == "top_k" else SamplingRelation(children)
 
 
 def _loaded(model: Any) -> Any:
@@ -353,7 +362,6 @@ class DraftModelSession:
         their own, with their parent's row."""
         below: dict[tuple[int, int], _Place] = {}
         name = self._contract.name
-        top_k = self._source.children == "top_k"
         for place in level:
             scores = None
             if self._source.stop_below:
@@ -361,18 +369,18 @@ class DraftModelSession:
                 if place.sure * scores.max() < self._source.stop_below:
                     continue
             count = min(width, max_nodes - len(nodes))
-            for token, law in self._children(place.row, count, chance):
+            for token, law, score in self._children(place.row, count, chance):
                 nodes.append(
                     ProposalNode(
                         token_id=token,
                         parent=place.node,
                         depth=depth,
-                        q=None if top_k else law[token],
-                        score=law[token] if top_k else None,
+                        q=None if law is None else law[token],
+                        score=score,
                         source=name,
                         state_owner=name,
                         origin_request=self._request,
-                        law=None if top_k else law,
+                        law=law,
                     )
                 )
                 sure = 1 if scores is None else place.sure * scores[token]
@@ -381,45 +389,30 @@ class DraftModelSession:
                 )
         return list(below.values())
 
-    def _children(
-        self, row: int, count: int, chance: Chance | None
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    def _children(self, row: int, count: int, chance: Chance | None) -> list[Draw]:
         """Up to `count` tokens under `row`, each with the law it was drawn from."""
         kind = self._source.children
-        if kind == "top_k":
-            law = self._own.law(row, self._ranking)
-            for token in most_probable(law, count):
-                yield token, law
-            return
-        law = self._own.law(row, self._policy)
-        for number in range(count):
-            if number and kind != "iid":
-                rest = law.copy()
-                rest[token] = 0
-                total = rest.sum()
-                if not total > 0:
-                    return
-                law = rest / total
-            token = drawn(law, self._policy, chance)
-            yield token, law
+        if kind == "hub" and count < 2:
+            return []
+        ranked = kind == "top_k"
+        law = self._own.law(row, self._ranking if ranked else self._policy)
+        if ranked or self._policy.greedy:
+            chance = _Sure()
+        elif chance is None:
+            raise SpecbookError(
+                "a draft at temperature above 0 is drawn: chance is needed"
+            )
+        if kind == "without_replacement":
+            # Tokens that the draft model rules out are not worth a row of the target.
+            return without_replacement(law, count, chance, fallback=False)
+        return SAMPLERS[_relation(kind)](law, count, chance)
 
 
-def drawn(law: np.ndarray, policy: SamplingPolicy, chance: Chance | None) -> int:
-    """A draw from `law` [V]; at temperature 0 it is certain, and asks nothing."""
-    if policy.greedy:
-        return int(np.argmax(law))
-    if chance is None:
-        raise SpecbookError("a draft at temperature above 0 is drawn: chance is needed")
-    return chance.draw(law)
+class _Sure:
+    """The `Chance` of temperature 0: every law is one-hot, so nothing is asked."""
 
+    def flip(self, probability: Any) -> bool:
+        return bool(probability == 1)
 
-def most_probable(law: np.ndarray, count: int) -> list[int]:
-    """The `count` most probable tokens of `law` [V], the lowest id first on ties;
-    fewer if fewer are possible."""
-    count = min(count, int(np.count_nonzero(law)))
-    if count == 0:
-        return []
-    # A full sort of a real vocabulary costs more than a small draft model's forward.
-    least = np.partition(law, len(law) - count)[len(law) - count]
-    found = np.flatnonzero(law >= least)
-    return found[np.argsort(-law[found], kind="stable")][:count].tolist()
+    def draw(self, weights: Any) -> int:
+        return int(np.argmax(weights))

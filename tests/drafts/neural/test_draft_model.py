@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from specbook import drafts, paths
 from specbook.chance import Sampler, law
 from specbook.drafts.neural import draft_model as module
-from specbook.drafts.neural.draft_model import CHILDREN, DraftModel, most_probable
+from specbook.drafts.neural.draft_model import CHILDREN, DraftModel
 from specbook.drafts.neural.own_tree import OwnTree
+from specbook.drafts.samplers import most_probable
 from specbook.engine import generate
 from specbook.errors import ArtifactError, ContractError, SpecbookError
 from specbook.models.table import TableTarget
@@ -34,6 +35,10 @@ from .drafting import GREEDY, PLAIN, Counting, check_rounds, path_to
 TARGET = table_of([[1, 2], [3, 1], [1, 1]], salt=2)
 DRAFT = table_of([[2, 1], [1, 3]], salt=5)
 THREE = table_of([[1, 2, 3], [2, 0, 1], [1, 4, 1]], salt=3)
+
+
+ANY_WIDTH = [kind for kind in CHILDREN if kind != "hub"]
+"""Hub children come in pairs."""
 
 
 def table(rows: Any = DRAFT, vocab: int = 2, **options: Any) -> TableTarget:
@@ -95,6 +100,48 @@ def test_iid_siblings_are_drawn_independently_and_may_repeat() -> None:
         for a, b in itertools.product(range(3), repeat=2)
     }
     assert proposals(source) == expected
+
+
+def test_fixed_siblings_come_first_and_one_is_drawn_among_the_others() -> None:
+    row = fractions([1, 2, 3, 2])
+    source = DraftModel(
+        table(lambda prefix: row, 4), widths=(3,), children="greedy_plus_one"
+    )
+    assert proposals(source) == {
+        ((2, -1), (1, -1), (last, -1)): row[last] / (row[0] + row[3]) for last in (0, 3)
+    }
+    made = source.start([0]).propose(max_depth=1, max_nodes=9, chance=Sampler(0))
+    assert [n.q for n in made.nodes[:2]] == [1, 1]
+
+
+def test_hub_siblings_are_pairs_with_the_most_probable_token() -> None:
+    row = fractions([1, 2, 3])
+    source = DraftModel(table(lambda prefix: row, 3), widths=(2,), children="hub")
+    assert proposals(source) == {
+        **{((x, -1), (2, -1)): row[x] for x in (0, 1)},
+        **{((2, -1), (x, -1)): row[2] * row[x] / (1 - row[2]) for x in (0, 1)},
+    }
+    assert proposals(source, max_nodes=1) == {(): 1}
+    for widths in ((1,), (2, 1), (3,)):
+        with pytest.raises(SpecbookError, match="pairs"):
+            DraftModel(table(), widths=widths, children="hub")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        ("iid", "specinfer"),
+        ("iid", "kseq"),
+        ("iid", "traversal"),
+        ("without_replacement", "sequoia"),
+        ("without_replacement", "traversal"),
+        ("greedy_plus_one", "greedy_draft"),
+        ("hub", "spechub"),
+        ("top_k", "one_hot"),
+    ],
+)
+def test_every_kind_meets_its_rule(kind: str, rule: str) -> None:
+    check_output(lambda: DraftModel(table(), widths=(2, 2), children=kind), rule, 3)
 
 
 def test_a_token_that_was_drawn_twice_is_drafted_further_once() -> None:
@@ -161,6 +208,13 @@ def test_at_temperature_zero_a_sampled_tree_is_the_greedy_chain_with_q_one() -> 
         ((1, 1), "without_replacement", ("normalized_conditional", "iid", "sequence")),
         ((1, 1), "iid", ("normalized_conditional", "iid", "sequence")),
         ((1, 1), "top_k", ("score_only", "beam", "sequence")),
+        ((1, 1), "greedy_plus_one", ("normalized_conditional", "iid", "sequence")),
+        (
+            (2, 1),
+            "greedy_plus_one",
+            ("normalized_conditional", "greedy_plus_one", "tree"),
+        ),
+        ((2, 2), "hub", ("normalized_conditional", "hub", "tree")),
         ((2, 1), "iid", ("normalized_conditional", "iid", "tree")),
         ((2, 1), "top_k", ("score_only", "beam", "tree")),
         (
@@ -310,7 +364,7 @@ def greedy_tokens(rows: Any, prompt: Sequence[int], length: int) -> list[int]:
 
 
 @pytest.mark.parametrize("prompt", [[1], [0, 2, 1]], ids=named)
-@pytest.mark.parametrize("kind", CHILDREN)
+@pytest.mark.parametrize("kind", ANY_WIDTH)
 @pytest.mark.parametrize("widths", [(1,), (1, 1, 1, 1), (3, 1, 1), (2, 2)], ids=named)
 def test_h20_greedy_equality(
     widths: tuple[int, ...], kind: str, prompt: list[int]
@@ -431,7 +485,7 @@ def test_two_requests_do_not_disturb_each_other() -> None:
 # --------------------------------------------------------------------- its limits
 
 
-@pytest.mark.parametrize("kind", CHILDREN)
+@pytest.mark.parametrize("kind", ANY_WIDTH)
 def test_the_budget_is_kept_and_cuts_level_by_level(kind: str) -> None:
     source = DraftModel(table(THREE, 3), widths=(2, 2, 1), children=kind)
     for depth, most in itertools.product(range(5), range(8)):

@@ -97,10 +97,10 @@ def test_a_guess_that_is_taken_for_a_draw_is_found(monkeypatch: Any) -> None:
     children = DraftModelSession._children
 
     def trusting(self: Any, row: int, count: int, chance: Any) -> Any:
-        for token, weights in children(self, row, count, chance):
+        for draw in children(self, row, count, chance):
             below = self._own.tree.children(row)
-            taken = self._own.tree.token_ids[below[0]] if below else token
-            yield (taken, weights) if weights[taken] else (token, weights)
+            taken = self._own.tree.token_ids[below[0]] if below else draw.token
+            yield draw._replace(token=taken) if draw.law[taken] else draw
 
     monkeypatch.setattr(DraftModelSession, "_children", trusting)
     must_fail(check)
