@@ -40,8 +40,9 @@ def build(target: Any, settings: Settings, weights: torch.Tensor | None = None) 
     size = int(config.hidden_size)
     checks.integer(settings.width, "width", least=1, most=size)
     told = config.to_dict()
-    for name in ("_name_or_path", "architectures", "torch_dtype", "dtype"):
-        told.pop(name, None)
+    for name in list(told):
+        if name.endswith("name_or_path") or name in ("architectures", "torch_dtype"):
+            del told[name]
     told.update(
         hidden_size=settings.width,
         intermediate_size=settings.inner,
