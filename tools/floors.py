@@ -28,6 +28,7 @@ FLOORS = {
     "specbook.registry": 1,
     "specbook.prompts": 1,
     "specbook.verifiers": 2,
+    "specbook.oracles": 2,
     "specbook.drafts": 2,
     "specbook.drafts.neural": 3,
     "specbook.topologies": 2,

@@ -1,0 +1,163 @@
+"""SpecTr's transport problem as a maximum flow (section 0x08C).
+
+Source -> every vector X of drafts (its probability) -> every token in it -> sink (p).
+What can flow is the largest probability with which any rule may emit one of the drafts;
+what flows from X to y is that rule's plan. The rest of every vector, and of p, is
+paired independently: the correction.
+
+A flow is exact in integers. `scipy.sparse.csgraph.maximum_flow` reads 32 bits, wraps
+larger numbers without a word, and is fast; networkx takes Python's integers and is
+slow. The probabilities are multiplied by the least common multiple of their
+denominators: if that fits, scipy solves the problem, else networkx does. Nothing is
+ever rounded to fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import networkx
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from .drafted import ask, vectors
+
+INT32 = 2**31 - 1
+
+Vector = tuple[int, ...]
+Flow = dict[tuple[Vector, int], int]
+
+
+@dataclass(frozen=True)
+class Transport:
+    """An optimal plan. `coupling[(X, y)]` is the probability that the drafts are X, in
+    the order of drawing, and the token is y; pairs of probability 0 are left out.
+    `method`: "scipy" or "networkx". `scale`: what the probabilities were multiplied by.
+    """
+
+    acceptance: Any
+    coupling: Mapping[tuple[Vector, int], Any] = field(repr=False)
+    method: str
+    scale: int = field(repr=False)
+
+
+def transport(p: Any, q: Any, k: int, sampling: str = "iid") -> Transport:
+    """The most probable membership that drafts and target allow, and a plan for it.
+
+    Arguments as in `position_law`. On Fractions everything is exact: the value, and
+    both marginals of the plan. Floats are read as the decimals that Python prints, each
+    row divided by its sum, solved exactly, and answered as floats: then the marginals
+    are p and the law of X within 1e-9. Raises `SpecbookError` for more than
+    `MAX_VECTORS` vectors.
+    """
+    asked = ask(p, q, k, sampling)
+    question = asked.as_fractions()
+    supply = vectors(question)
+    demand = dict(enumerate(question.p.tolist()))
+    scale = math.lcm(
+        *(mass.denominator for part in (supply, demand) for mass in part.values())
+    )
+    method = "scipy" if scale <= INT32 else "networkx"
+    solve = _by_scipy if method == "scipy" else _by_networkx
+    flow = solve(_scaled(supply, scale), _scaled(demand, scale))
+
+    accepted = Fraction(sum(flow.values()), scale)
+    coupling = {key: Fraction(amount, scale) for key, amount in flow.items()}
+    if accepted < 1:
+        # A vector and a token in it are not both left over, or more could flow.
+        coupling |= _rest(coupling, supply, demand, 1 - accepted)
+    if asked.exact:
+        return Transport(accepted, coupling, method, scale)
+    rounded = {key: float(mass) for key, mass in coupling.items()}
+    return Transport(float(accepted), rounded, method, scale)
+
+
+def _scaled(masses: Mapping[Any, Fraction], scale: int) -> dict[Any, int]:
+    return {
+        key: mass.numerator * (scale // mass.denominator)
+        for key, mass in masses.items()
+    }
+
+
+def _rest(
+    coupling: Mapping[tuple[Vector, int], Fraction],
+    supply: Mapping[Vector, Fraction],
+    demand: Mapping[int, Fraction],
+    refused: Fraction,
+) -> dict[tuple[Vector, int], Fraction]:
+    """What did not flow: every vector's rest, with a token from the rest of p."""
+    vectors_left, tokens_left = dict(supply), dict(demand)
+    for (X, y), mass in coupling.items():
+        vectors_left[X] -= mass
+        tokens_left[y] -= mass
+    correction = [(y, mass / refused) for y, mass in tokens_left.items() if mass]
+    return {
+        (X, y): left * share
+        for X, left in vectors_left.items()
+        if left
+        for y, share in correction
+    }
+
+
+def _members(X: Vector, demand: Mapping[int, int]) -> Sequence[int]:
+    """The tokens in X that p asks for."""
+    return sorted({y for y in X if demand[y]})
+
+
+def _by_scipy(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
+    """Nodes: the source, the vectors, the tokens, the sink. The caller has seen to it
+    that every capacity, and their sum, fits into 32 bits."""
+    listed = list(supply)
+    first = 1 + len(listed)
+    sink = first + len(demand)
+    heads = list(range(1, first))
+    capacities = list(supply.values())
+    bounds = [0, len(heads)]
+    for X, amount in supply.items():
+        inside = _members(X, demand)
+        heads += [first + y for y in inside]
+        capacities += [amount] * len(inside)
+        bounds.append(len(heads))
+    for amount in demand.values():
+        heads.append(sink)
+        capacities.append(amount)
+        bounds.append(len(heads))
+    bounds.append(len(heads))
+    graph = csr_array(
+        (
+            np.array(capacities, dtype=np.int32),
+            np.array(heads, dtype=np.int32),
+            np.array(bounds, dtype=np.int32),
+        ),
+        shape=(sink + 1, sink + 1),
+    )
+    flow = maximum_flow(graph, 0, sink).flow[1:first].tocoo()
+    # Entries below 0 are the way back to the source.
+    moved = flow.data > 0
+    rows, tokens = flow.coords[0][moved], flow.coords[1][moved] - first
+    return {
+        (listed[row], token): amount
+        for row, token, amount in zip(
+            rows.tolist(), tokens.tolist(), flow.data[moved].tolist(), strict=True
+        )
+    }
+
+
+def _by_networkx(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
+    graph = networkx.DiGraph()
+    graph.add_nodes_from(("source", "sink"))
+    for X, amount in supply.items():
+        graph.add_edge("source", X, capacity=amount)
+        for y in _members(X, demand):
+            graph.add_edge(X, y, capacity=amount)
+    for y, amount in demand.items():
+        graph.add_edge(y, "sink", capacity=amount)
+    _, flows = networkx.maximum_flow(graph, "source", "sink")
+    return {
+        (X, y): amount for X in supply for y, amount in flows[X].items() if amount > 0
+    }
