@@ -63,90 +63,114 @@ def write_circuit(
     `target`: the LlamaForCausalLM whose embeddings are projected; `weights` [V]: how
     much each token counts; `seed` of the random directions that make the signatures.
     Raises `SpecbookError` for a student of fewer than two layers, of a stream too
-    narrow for token and note, or whose value heads together are narrower than the
-    token.
+    narrow for token and note, of heads that cannot hold a note, or whose value heads
+    together are narrower than the token.
     """
     config = student.config
     width, head = int(config.hidden_size), int(config.head_dim)
-    groups = int(config.num_key_value_heads)
-    per_group = int(config.num_attention_heads) // groups
+    groups, layers = int(config.num_key_value_heads), len(student.model.layers)
     token = width - NOTE - 1
-    if len(student.model.layers) < 2 or token < NOTE or groups * head < token:
+    if layers < 2 or head < NOTE or not NOTE <= token <= groups * head:
         raise SpecbookError(
-            f"a copying start needs two layers, a width from {2 * NOTE + 1} "
-            f"to {groups * head + NOTE + 1}, got {len(student.model.layers)} layers of "
-            f"width {width}"
+            f"a copying start needs two layers, heads of at least {NOTE} and a width "
+            f"from {2 * NOTE + 1} to {groups * head + NOTE + 1}; got {layers} layers, "
+            f"heads of {head} and width {width}"
         )
     embedding = target.get_input_embeddings().weight.float()
     if weights is None:
         weights = torch.ones(len(embedding))
     share = weights.float() / weights.sum()
-    p = projection(embedding, token, weights).float()
-    vectors = embedding @ p
-    student.model.embed_tokens.weight.zero_()
-    student.model.embed_tokens.weight[:, :token] = vectors
+    vectors = embedding @ projection(embedding, token, weights).float()
     generator = torch.Generator().manual_seed(seed)
 
-    # What a layer reads when only the token is in the stream.
-    size = vectors.norm(dim=1, keepdim=True)
-    length = float((share * size[:, 0]).sum())
-    student.model.embed_tokens.weight[:, -1] = CONSTANT * size[:, 0]
+    size = vectors.norm(dim=1)
+    student.model.embed_tokens.weight.zero_()
+    student.model.embed_tokens.weight[:, :token] = vectors
+    student.model.embed_tokens.weight[:, -1] = CONSTANT * size
     student.model.norm.weight.fill_(FINAL_NORM)
     student.model.norm.weight[-1] = 0
+    # What a layer reads when only the token is in the stream.
     unit = math.sqrt(width / (1 + CONSTANT**2))
-    read = vectors * (unit / size.clamp_min(1e-6))
+    read = vectors * (unit / size.clamp_min(1e-6))[:, None]
+    signature = _signature_reader(read, share, generator)
+    length = float((share * size).sum())
+    _write_previous_token_head(student, signature, length, unit)
+    dual = _dual(vectors, share)
+    _write_copying_heads(student, signature, dual, length, generator)
+
+
+def _write_previous_token_head(
+    student: Any, signature: torch.Tensor, length: float, unit: float
+) -> None:
+    """The first head of the first layer: attend to the previous position, and note
+    the signature of the token there."""
+    attention = student.model.layers[0].self_attn
+    width, head = int(student.config.hidden_size), int(student.config.head_dim)
+    token, half = signature.shape[1], head // 2
+    # Reads 1 whatever the token is.
     always = torch.zeros(width)
     always[-1] = 1 / (CONSTANT * unit)
-    signature = _signature_reader(read, share, generator)
-
-    inverse = student.model.rotary_emb.inv_freq.float()
-    fast = inverse[: max(1, int(len(inverse) * FAST))]
+    turns = student.model.rotary_emb.inv_freq.float()
+    fast = turns[: max(1, int(len(turns) * FAST))]
     # How much less the neighbours of the previous position get from these pairs.
     gap = float((1 - fast.cos()).sum())
     strength = math.sqrt(POSITION_NATS * math.sqrt(head) / gap)
-    first = student.model.layers[0].self_attn
-    half = head // 2
+    attention.q_proj.weight[:head] = 0
+    attention.k_proj.weight[:head] = 0
     for i, angle in enumerate(fast.tolist()):
-        first.k_proj.weight[i] = strength * always
-        first.k_proj.weight[i + half] = 0
-        first.q_proj.weight[i] = strength * math.cos(angle) * always
-        first.q_proj.weight[i + half] = -strength * math.sin(angle) * always
-    for matrix in (first.q_proj.weight, first.k_proj.weight):
-        matrix[len(fast) : half] = 0
-        matrix[half + len(fast) : head] = 0
-    first.v_proj.weight[:head] = 0
-    first.v_proj.weight[:NOTE, :token] = signature
-    first.o_proj.weight[:, :head] = 0
+        # A query that is turned back by one position meets the key of the last one.
+        attention.k_proj.weight[i] = strength * always
+        attention.q_proj.weight[i] = strength * math.cos(angle) * always
+        attention.q_proj.weight[i + half] = -strength * math.sin(angle) * always
+    attention.v_proj.weight[:head] = 0
+    attention.v_proj.weight[:NOTE, :token] = signature
     # The note is about as long as the token's own vector.
-    note = length / math.sqrt(NOTE)
-    first.o_proj.weight[token:-1, :NOTE] = note * torch.eye(NOTE)
+    attention.o_proj.weight[:, :head] = 0
+    attention.o_proj.weight[token:-1, :NOTE] = (
+        length / math.sqrt(NOTE) * torch.eye(NOTE)
+    )
 
-    # In the second layer token and note share the stream's length.
+
+def _write_copying_heads(
+    student: Any,
+    signature: torch.Tensor,
+    dual: torch.Tensor,
+    length: float,
+    generator: torch.Generator,
+) -> None:
+    """The first head of each group of the second layer: attend to the positions whose
+    note is the current token's signature, and copy the tokens there. Each group
+    compares in directions of its own, and copies its share of the coordinates."""
+    attention = student.model.layers[1].self_attn
+    config = student.config
+    width, head = int(config.hidden_size), int(config.head_dim)
+    groups = int(config.num_key_value_heads)
+    per_group = int(config.num_attention_heads) // groups
+    token, half = signature.shape[1], head // 2
+    # Token and note share the stream's length here.
     shrink = math.sqrt(2)
-    second = student.model.layers[1].self_attn
-    start = int(len(inverse) * SLOW)
+    start = int(half * SLOW)
     pairs = torch.cat([torch.arange(start, half), torch.arange(start, half) + half])
-    reach = len(pairs)
-    scale = math.sqrt(MATCH_NATS * math.sqrt(head) / reach)
+    scale = math.sqrt(MATCH_NATS * math.sqrt(head) / len(pairs))
     # What is read of the note of length sqrt(NOTE) after the norm.
-    noted = math.sqrt(width) / (length * shrink) * note
+    noted = math.sqrt(width) / (length * shrink) * (length / math.sqrt(NOTE))
     copied = COPY_STRENGTH * length / math.sqrt(width) * shrink
-    dual = _dual(vectors, share)
     bounds = torch.linspace(0, token, groups + 1).round().int().tolist()
     for group in range(groups):
         mix = torch.randn(NOTE, NOTE, generator=generator)
-        mix = torch.linalg.qr(mix).Q[:reach]
+        mix = torch.linalg.qr(mix).Q[: len(pairs)]
         query, key = group * per_group * head, group * head
-        second.q_proj.weight[query : query + head] = 0
-        second.k_proj.weight[key : key + head] = 0
-        second.q_proj.weight[query + pairs, :token] = scale * shrink * (mix @ signature)
-        second.k_proj.weight[key + pairs, token:-1] = scale * mix / noted
-        low, high = bounds[group], bounds[group + 1]
-        second.v_proj.weight[key : key + head] = 0
-        second.o_proj.weight[:, query : query + head] = 0
-        for i, place in enumerate(range(low, high)):
-            second.v_proj.weight[key + i, place] = 1
-            second.o_proj.weight[:token, query + i] = copied * dual[place]
+        attention.q_proj.weight[query : query + head] = 0
+        attention.k_proj.weight[key : key + head] = 0
+        attention.q_proj.weight[query + pairs, :token] = (
+            scale * shrink * (mix @ signature)
+        )
+        attention.k_proj.weight[key + pairs, token:-1] = scale * mix / noted
+        attention.v_proj.weight[key : key + head] = 0
+        attention.o_proj.weight[:, query : query + head] = 0
+        for i, place in enumerate(range(bounds[group], bounds[group + 1])):
+            attention.v_proj.weight[key + i, place] = 1
+            attention.o_proj.weight[:token, query + i] = copied * dual[place]
 
 
 def _dual(vectors: torch.Tensor, share: torch.Tensor) -> torch.Tensor:
