@@ -8,6 +8,7 @@ drafts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -119,14 +120,15 @@ def vectors(asked: Position) -> dict[tuple[int, ...], Any]:
         return listed
     # Q(X) is a product (section 0x08C): nothing to walk through.
     rows = asked.rows if asked.sampling == "independent" else asked.rows * asked.k
+    count = math.prod(int(np.count_nonzero(row)) for row in rows)
+    if count > MAX_VECTORS:
+        raise SpecbookError(
+            f"{asked.k} drafts make {count} vectors, more than {MAX_VECTORS}; "
+            "optimal_acceptance does not list them"
+        )
     found: dict[tuple[int, ...], Any] = {(): Fraction(1) if asked.exact else 1.0}
     for row in rows:
         drawn = [(x, row[x]) for x in np.flatnonzero(row).tolist()]
-        if len(found) * len(drawn) > MAX_VECTORS:
-            raise SpecbookError(
-                f"{asked.k} drafts make more than {MAX_VECTORS} vectors; "
-                "optimal_acceptance does not list them"
-            )
         found = {(*X, x): mass * q for X, mass in found.items() for x, q in drawn}
     return found
 

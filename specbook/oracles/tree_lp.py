@@ -38,6 +38,9 @@ Conditional = Callable[[Path], Any]
 MAX_ENTRIES = 2_000_000
 """A program with more coefficients is refused."""
 
+MAX_DRAWS = 100_000
+"""Ways in which the tree may be drawn; each is walked through."""
+
 TOLERANCE = 1e-10
 """What HiGHS may miss a constraint by."""
 
@@ -97,7 +100,8 @@ def tree_optimum(
                 raise _too_large()
         return frozenset(found)
 
-    return _solve(chance_law(drawn), _Target(p, size), len(widths))
+    trees = chance_law(drawn, max_branches=MAX_DRAWS)
+    return _solve(trees, _Target(p, size), len(widths))
 
 
 class _Target:
