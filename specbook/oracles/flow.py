@@ -22,6 +22,7 @@ from typing import Any
 
 import networkx
 import numpy as np
+from networkx.algorithms.flow import dinitz
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
@@ -57,20 +58,20 @@ def transport(p: Any, q: Any, k: int, sampling: str = "iid") -> Transport:
     """
     asked = ask(p, q, k, sampling)
     question = asked.as_fractions()
-    supply = vectors(question)
-    demand = dict(enumerate(question.p.tolist()))
+    masses = vectors(question)
+    wanted = dict(enumerate(question.p.tolist()))
     scale = math.lcm(
-        *(mass.denominator for part in (supply, demand) for mass in part.values())
+        *(mass.denominator for part in (masses, wanted) for mass in part.values())
     )
+    supply, demand = _scaled(masses, scale), _scaled(wanted, scale)
     method = "scipy" if scale <= INT32 else "networkx"
-    solve = _by_scipy if method == "scipy" else _by_networkx
-    flow = solve(_scaled(supply, scale), _scaled(demand, scale))
+    flow = (_by_scipy if method == "scipy" else _by_networkx)(supply, demand)
 
     accepted = Fraction(sum(flow.values()), scale)
     coupling = {key: Fraction(amount, scale) for key, amount in flow.items()}
     if accepted < 1:
         # A vector and a token in it are not both left over, or more could flow.
-        coupling |= _rest(coupling, supply, demand, 1 - accepted)
+        coupling |= _rest(flow, supply, demand, scale)
     if asked.exact:
         return Transport(accepted, coupling, method, scale)
     rounded = {key: float(mass) for key, mass in coupling.items()}
@@ -85,22 +86,20 @@ def _scaled(masses: Mapping[Any, Fraction], scale: int) -> dict[Any, int]:
 
 
 def _rest(
-    coupling: Mapping[tuple[Vector, int], Fraction],
-    supply: Mapping[Vector, Fraction],
-    demand: Mapping[int, Fraction],
-    refused: Fraction,
+    flow: Flow, supply: Mapping[Vector, int], demand: Mapping[int, int], scale: int
 ) -> dict[tuple[Vector, int], Fraction]:
     """What did not flow: every vector's rest, with a token from the rest of p."""
     vectors_left, tokens_left = dict(supply), dict(demand)
-    for (X, y), mass in coupling.items():
-        vectors_left[X] -= mass
-        tokens_left[y] -= mass
-    correction = [(y, mass / refused) for y, mass in tokens_left.items() if mass]
+    for (X, y), amount in flow.items():
+        vectors_left[X] -= amount
+        tokens_left[y] -= amount
+    refused = sum(tokens_left.values())
     return {
-        (X, y): left * share
-        for X, left in vectors_left.items()
+        (X, y): Fraction(mine * left, refused * scale)
+        for X, mine in vectors_left.items()
+        if mine
+        for y, left in tokens_left.items()
         if left
-        for y, share in correction
     }
 
 
@@ -157,7 +156,7 @@ def _by_networkx(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flo
             graph.add_edge(X, y, capacity=amount)
     for y, amount in demand.items():
         graph.add_edge(y, "sink", capacity=amount)
-    _, flows = networkx.maximum_flow(graph, "source", "sink")
+    _, flows = networkx.maximum_flow(graph, "source", "sink", flow_func=dinitz)
     return {
         (X, y): amount for X in supply for y, amount in flows[X].items() if amount > 0
     }
