@@ -32,6 +32,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
 
 from . import checks
 from .errors import SpecbookError, TreeError
@@ -989,7 +990,8 @@ def curves(
 ) -> Figure:
     """Draws lines over one axis, each named at its right end.
 
-    `series`: {name: values}, as many values as `x`. Returns the figure. Raises
+    `series`: {name: values}, as many values as `x`. Counts on the axis are marked by
+    whole numbers. Returns the figure. Raises
     `SpecbookError` for a series of another length, and for what is no number.
     """
     x = _numbers({"x": x}, "x")["x"]
@@ -1023,6 +1025,8 @@ def curves(
                 annotation_clip=False,
                 parse_math=False,
             )
+        if all(place.is_integer() for place in x):
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
     return fig

@@ -619,3 +619,10 @@ def test_a_series_keeps_its_marker_in_every_group():
 def test_groups_that_cannot_be_drawn_are_named(groups, told):
     with pytest.raises(SpecbookError, match=told):
         plotting.grouped_ranges(groups, "x")
+
+
+@pytest.mark.parametrize(("x", "whole"), [([1, 2, 3, 4], True), ([0, 0.25, 1], False)])
+def test_counts_are_marked_by_whole_numbers(x, whole):
+    fig = plotting.curves(x, {"a": [0.5] * len(x)}, "depth", "share")
+    (ax,) = fig.axes
+    assert all(float(tick).is_integer() for tick in ax.get_xticks()) is whole
