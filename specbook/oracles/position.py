@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import checks
 from ..chance import Chance, law
-from ..contract import SourceContract, Verifier, negotiate
+from ..contract import Selection, SourceContract, Verifier, negotiate
 from ..drafts.samplers import Draw, position_tree
 from ..errors import ContractError
 from ..proposal import ProbabilitySemantics, SamplingRelation, Topology
@@ -91,18 +91,26 @@ def measure(
     this is how a mistake is measured.
 
     `select(tree, law, chance)`: a verifier's, or a wrong one. `draws(chance)`: the
-    `Draw`s of one position, which may claim any law. `p` [V]: the target's law.
+    `Draw`s of one position, which may claim any law. `p` [V]: the target's law. Raises
+    `ContractError` for what is no rule, and for a token outside the vocabulary.
     """
     p = checks.law(p, "p")
+    for name, program_part in (("select", select), ("draws", draws)):
+        if not callable(program_part):
+            raise ContractError(f"{name} must be callable, got {program_part!r}")
     # After the accepted draft the next token is sure, so that it adds no branch.
     after = p * 0
     after[0] = after[0] + 1
 
     def program(chance: Chance) -> tuple[bool, bool, int]:
         tree = position_tree(draws(chance))
+        tree.validate(vocab_size=len(p))
         chosen = select(tree, lambda row: p if row < 0 else after, chance)
+        if not isinstance(chosen, Selection):
+            raise ContractError(f"the rule returned no Selection but {chosen!r}")
         rows = tree.check_path(chosen.rows)
         token = tree.token_ids[rows[0]] if rows else chosen.token
+        checks.integer(token, "the rule's token", most=len(p) - 1, error=ContractError)
         return bool(rows), token in tree.token_ids, token
 
     accepted = membership = p[0] * 0

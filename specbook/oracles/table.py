@@ -16,7 +16,7 @@ import numpy as np
 from .. import checks
 from ..chance import law
 from ..contract import Verifier
-from ..errors import ContractError, LawError
+from ..errors import ContractError, LawError, SpecbookError
 from ..proposal import Topology
 from ..verifiers import names
 from .drafted import RELATIONS, ask
@@ -60,10 +60,21 @@ def compare(
     to set beside them (`specbook.controls.CONTROLS`); those that need more rounds than
     one position has are left out. Raises what `position_law` raises for bad laws.
     """
-    several = _several(q)
+    checks.integer(k, "k", least=1)
+    p = checks.law(p, "p")
+    # Read once: rows and laws may come as generators.
+    q = checks.entries(
+        list(q) if isinstance(q, np.ndarray) else q, "q", "numbers, or rows", LawError
+    )
+    several = bool(q) and isinstance(q[0], Iterable) and not isinstance(q[0], str)
+    if several:
+        q = [checks.law(row, f"q[{i}]", size=len(p)) for i, row in enumerate(q)]
+        if len(q) != k:
+            raise SpecbookError(f"q has {len(q)} rows for {k} independent drafts")
+    else:
+        q = checks.law(q, "q", size=len(p))
     samplings = [s for s in RELATIONS if (s == "independent") is several]
     rules = names() if verifiers is None else verifiers
-    checks.integer(k, "k", least=1)
     rows: list[Comparison] = []
     for rule in checks.entries(rules, "verifiers", "verifiers"):
         chosen = rule_of(rule)
@@ -124,11 +135,3 @@ def _control(control: Any, p: Any, rows: Any) -> list[Comparison]:
 
 def _variation(output: Iterable[Any], p: np.ndarray) -> Any:
     return sum(abs(a - b) for a, b in zip(output, p, strict=True)) / 2
-
-
-def _several(q: Any) -> bool:
-    """Whether q is rows rather than one row."""
-    if isinstance(q, np.ndarray):
-        return q.ndim > 1
-    rows = checks.entries(q, "q", "probabilities, or rows of them", LawError)
-    return bool(rows) and not np.isscalar(rows[0]) and hasattr(rows[0], "__iter__")

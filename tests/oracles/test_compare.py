@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction as F
 from typing import Any
 
+import numpy as np
 import pytest
 
 from specbook import controls, registry, verifiers
@@ -95,6 +96,14 @@ def test_a_rule_that_claims_to_be_exact_is_found() -> None:
     must_fail(check_rows, rows, P)
 
 
+def test_laws_may_come_as_generators_and_arrays() -> None:
+    rows = compare(P, Q, 2)
+    assert compare((x for x in P), (x for x in Q), 2) == rows
+    several = compare(P, [Q, Q], 2)
+    assert compare(P, (iter(q) for q in (Q, Q)), 2) == several
+    assert compare(P, np.array([Q, Q]), 2) == several
+
+
 def test_a_sure_target_admits_greedy() -> None:
     sure = exact([0, 1, 0])
     rows = compare(sure, Q, 2, verifiers=["greedy"])
@@ -110,7 +119,10 @@ def test_a_sure_target_admits_greedy() -> None:
         ({"verifiers": [1]}, ContractError, "not a verifier"),
         ({"p": [0.5, 0.4]}, LawError, "p sums to"),
         ({"q": [0.5, 0.4, 0.2]}, LawError, "q sums to"),
-        ({"q": [Q]}, SpecbookError, "k is 2, q has 1"),
+        ({"q": [Q]}, SpecbookError, "q has 1 rows for 2 independent drafts"),
+        ({"q": [[F(1)], [F(1)]]}, LawError, r"q\[0\] has 1 entries"),
+        ({"q": ["1", "0", "0"]}, LawError, r"q\[0\] is not a number"),
+        ({"q": []}, LawError, "q must be"),
         ({"q": 1}, LawError, "q must be a sequence"),
         ({"k": 0}, SpecbookError, "k must be at least 1"),
         ({"k": 2.5}, SpecbookError, "k must be an integer"),

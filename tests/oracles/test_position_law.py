@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 from specbook import controls, verifiers
+from specbook.contract import Selection
 from specbook.drafts import samplers
 from specbook.drafts.samplers import Draw
-from specbook.errors import ContractError, LawError, SpecbookError
+from specbook.errors import ContractError, LawError, SpecbookError, TreeError
 from specbook.oracles import measure, optimal_acceptance, position_law
 from specbook.verifiers import kseq
 from specbook.verifiers.walk import walk
@@ -214,6 +215,20 @@ def test_bad_input_is_refused_by_name(change: Any, error: Any, told: str) -> Non
     asked = {"verifier": "membership", "p": P, "q": Q, "k": 2, "sampling": "iid"}
     with pytest.raises(error, match=told):
         position_law(**{**asked, **change})
+
+
+def test_what_is_no_rule_and_no_draft_is_refused_by_name() -> None:
+    rule, draws = verifiers.get("membership").select, lambda chance: []
+    with pytest.raises(ContractError, match="select must be callable"):
+        measure("membership", draws, P)  # type: ignore[arg-type]
+    with pytest.raises(ContractError, match="draws must be callable"):
+        measure(rule, [], P)  # type: ignore[arg-type]
+    with pytest.raises(ContractError, match="no Selection but 1"):
+        measure(lambda tree, law, chance: 1, draws, P)
+    with pytest.raises(ContractError, match="token must be at most 2, got 3"):
+        measure(lambda tree, law, chance: Selection((), 3), draws, P)
+    with pytest.raises(TreeError, match="outside 0 .. 2"):
+        measure(rule, lambda chance: [Draw(3, None, 1)], P)
 
 
 def test_laws_may_come_as_generators_numpy_and_ints() -> None:
