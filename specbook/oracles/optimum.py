@@ -7,8 +7,9 @@ By max-flow and min-cut, the largest probability of emitting a draft is
 For independent draws of one q, and for draws without replacement while q lasts, the
 best H is found by one sort: it holds the tokens of smallest p/q. For this it is enough
 that f gains no less per unit of q when x joins H than it loses when y leaves, whatever
-x outside and y inside. If then p(x)/q(x) < p(y)/q(y), taking x in or leaving y out does
-not increase p(H) - f(H).
+x outside and y inside. Let x have the smallest p/q outside and y the largest inside. If
+p(x)/q(x) < p(y)/q(y), then taking x in or leaving y out does not increase p(H) - f(H),
+and after some such steps H is a beginning of the sorted tokens.
 
 - Independent: f = q(H)^k is convex in q(H), so it gains no less than it loses.
 - Without replacement: draw by a race, each token x at an exponential time of rate q(x).
