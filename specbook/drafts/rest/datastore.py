@@ -186,10 +186,10 @@ class Datastore:
         if not len(tail):
             return []
         found = [(shard, *shard.longest(tail)) for shard in self._shards()]
-        longest = max((size for _, size, _, _ in found), default=0)
+        longest = max([size for _, size, _ in found], default=0)
         return [
-            Match(shard, low, high, size)
-            for shard, size, low, high in found
+            Match(shard, starts, size)
+            for shard, size, starts in found
             if size == longest > 0
         ]
 

@@ -1,263 +1,297 @@
 """The best nodes of a trie that is never built.
 
-The occurrences of a suffix are an interval of the suffix array, sorted by what follows
-them; so a trie node is a run of neighbours that share a prefix, and its count is how
-long the run is. The runs are found some levels at a time, and only in rows that can
-still hold one of the best: what lies below a run counts no more than the run, and loses
-a tie because it is deeper.
+The occurrences of a suffix are sorted by what follows them; so a trie node is a run of
+neighbours that share a prefix, and its count is how long the run is. Runs are opened
+from the largest on: what lies below a run counts no more than the run, and loses a tie
+because it is deeper. The first row of a run and its last agree as far as all of it
+does, and where they part it is split.
 
 A common suffix has more occurrences than one wants to read. Then every `step`-th is: a
-node with at least `step` occurrences cannot hide between two of them. That gives
-candidates and bounds of their counts; the few that can be among the best are counted
-exactly, by two binary searches each. Where the bounds do not settle it, the step is
-made smaller, down to every occurrence. The answer is exact in every case.
+run of at least `step` rows cannot hide between two of them. A run that was seen waits
+with the most that it may count, and is counted, by two binary searches between
+neighbours that were read, when no other may count more. Where a run that was not seen
+might be among the best, the step is made smaller, down to every occurrence. The answer
+is exact in every case.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from itertools import chain, count, pairwise, repeat
+from typing import NamedTuple
 
 import numpy as np
 
 from ...proposal import PREFIX_FRONTIER
 from .nodes import TrieNode
 from .shard import Shard
+from .suffix_array import BORDER
 
 ROWS = 1024
 """About how many occurrences of a common suffix are read, to begin with."""
 
-CELLS = 1 << 12
-"""About how many tokens are read before rows that cannot matter are left out."""
+SEVERAL = 64
+"""More rows than this are split by numpy, fewer sooner without."""
 
 
-@dataclass(frozen=True)
-class Match:
-    """The occurrences of a suffix of `offset` tokens in one shard."""
+class Match(NamedTuple):
+    """The occurrences of a suffix of `offset` tokens in one shard: where they start, in
+    the order of what begins there. Something follows each of them."""
 
     shard: Shard
-    low: int
-    high: int
+    starts: Sequence[int]
     offset: int
+
+
+Rows = tuple[Match, int, int]
+"""The rows of a run in one match: the first, and the one after the last."""
+
+Seen = tuple[Match, int, int, int, int]
+"""The same of a run that was not counted. The first is one of `[1]` to `[2]`, and the
+one after the last is one of `[3]` to `[4]`."""
+
+Path = tuple[int, ...]
+"""Cells. A cell is a code; but the codes of different shards mean different ids, and
+then it is the id and one more."""
+
+Chain = tuple[Path, int, list[int], int]
+"""Runs of one size below each other: the path of the first, the level above it, the
+cell of each, and a number."""
+
+Below = tuple[int, int, Sequence[Rows | Seen]]
 
 
 def best_nodes(matches: Sequence[Match], budget: int, depth: int) -> list[TrieNode]:
     """The `budget` nodes of highest rank, at most `depth` deep, of the trie of all
     continuations of `matches`: by rank, parents before their children."""
-    matches = [match for match in matches if match.low < match.high]
     # A node has all its ancestors before it, so none can be deeper than the budget.
     depth = min(depth, budget)
     if not matches or depth <= 0:
         return []
-    step = max(1, sum(match.high - match.low for match in matches) // ROWS)
-    while step > 1:
-        found = _sampled(matches, step, budget, depth)
-        if found is not None:
-            return found
-        step //= 4
-    runs = _largest_runs(_Rows(matches, 1), budget, depth)
-    return _nodes(runs, np.arange(len(runs.sizes)), runs.sizes.tolist())
+    step = max(1, sum([len(match.starts) for match in matches]) // ROWS)
+    while (found := _read(matches, step, budget, depth)) is None:
+        step = max(1, step // 4)
+    return found
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """Some largest runs, largest first and, where sizes are equal, by depth and path.
-
-    `ids`: the last token of each; `parents`: the place of the run above, or
-    PREFIX_FRONTIER; `places`: increasing with depth and then path; `rest`: no run that
-    is not here is larger.
-    """
-
-    ids: np.ndarray
-    parents: np.ndarray
-    depths: np.ndarray
-    sizes: np.ndarray
-    places: np.ndarray
-    rest: int
-
-
-class _Rows:
-    """Where every `step`-th occurrence goes on, sorted by what is read there."""
-
-    def __init__(self, matches: Sequence[Match], step: int) -> None:
-        parts = [
-            match.shard.array.starts[match.low : match.high : step].astype(np.intp)
-            + match.offset
-            for match in matches
-        ]
-        self._shards = [match.shard for match in matches]
-        self.cell_type: type = np.intp if len(matches) == 1 else np.uint64
-        self._positions = np.concatenate(parts)
-        self._owners = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-
-    def __len__(self) -> int:
-        return len(self._positions)
-
-    def read(
-        self, level: int, length: int, above: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`length` levels of cells [R, length], 0 after the end of a document, sorted
-        within the run `above` [R] of each row; and those runs in the same order."""
-        positions = self._positions + level
-        if len(self._shards) == 1:
-            return self._shards[0].array.following(positions, length), above
-        # Codes of different shards mean different ids. An id and one more is a cell.
-        cells: np.ndarray = np.zeros((len(self), length), self.cell_type)
-        for owner, shard in enumerate(self._shards):
-            mine = self._owners == owner
-            codes = shard.array.following(positions[mine], length).astype(np.intp)
-            ids = shard.vocabulary.take(codes - 1, mode="clip").astype(np.uint64)
-            cells[mine] = np.where(codes, ids + np.uint64(1), 0)
-        order = np.lexsort((*cells.T[::-1], above))
-        self._choose(order)
-        return cells[order], above[order]
-
-    def keep(self, rows: np.ndarray) -> None:
-        """Only `rows` (true or false for each) are read from now on."""
-        self._choose(np.flatnonzero(rows))
-
-    def _choose(self, order: np.ndarray) -> None:
-        self._positions = self._positions[order]
-        self._owners = self._owners[order]
-
-    def ids(self, cells: np.ndarray) -> np.ndarray:
-        """The token ids of cells that are not 0."""
-        if len(self._shards) == 1:
-            return self._shards[0].vocabulary[cells - np.intp(1)]
-        return cells - np.uint64(1)
-
-
-def _largest_runs(rows: _Rows, most: int, depth: int) -> _Runs:
-    """The `most` largest runs of at most `depth` levels."""
-    above = np.full(len(rows), PREFIX_FRONTIER)
-    level = made = rest = 0
-    # cells, parents, depths, sizes and places of the best so far, by place
-    best: list[np.ndarray] = [
-        np.zeros(0, kind) for kind in (rows.cell_type, *[np.intp] * 4)
-    ]
-    while len(rows) and level < depth:
-        length = min(depth - level, max(1, CELLS // len(rows)))
-        cells, above = rows.read(level, length, above)
-        count = len(cells)
-        first = np.ones((length, count), dtype=bool)
-        same = (cells[1:] == cells[:-1]).T
-        same[0] &= above[1:] == above[:-1]
-        first[:, 1:] = ~np.logical_and.accumulate(same)
-        # Run i begins at cell starts[i] of the levels, read one after the other.
-        starts = np.flatnonzero(first)
-        sizes = np.diff(starts, append=length * count)
-        depths, places = starts // count, made + np.arange(len(starts))
-        run_of = made - 1 + np.cumsum(first).reshape(length, count)
-        # The run over a cell is that of the cell one level up.
-        over = np.concatenate([above, run_of[:-1].ravel()])
-        tokens = cells.T.ravel()[starts]
-        real = np.flatnonzero(tokens)
-        found = (tokens, over[starts], level + 1 + depths, sizes, places)
-        best = [
-            np.concatenate([old, new[real]])
-            for old, new in zip(best, found, strict=True)
-        ]
-        chosen = _chosen(best[3], most)
-        best = [column[chosen] for column in best]
-        goes_on = cells[:, -1] != 0
-        if len(chosen) == most:
-            # With so many found, one below must be larger than the least of them.
-            rest = int(best[3].min())
-            goes_on &= sizes[run_of[-1] - made] > rest
-        above = run_of[-1][goes_on]
-        rows.keep(goes_on)
-        level += length
-        made += len(starts)
-    return _by_rank(rows, rest, *best)
-
-
-def _by_rank(
-    rows: _Rows,
-    rest: int,
-    cells: np.ndarray,
-    parents: np.ndarray,
-    depths: np.ndarray,
-    sizes: np.ndarray,
-    places: np.ndarray,
-) -> _Runs:
-    """Runs that came by place, and name their parents by place, by rank."""
-    order = np.argsort(-sizes, kind="stable")
-    ranks = np.empty(len(order), dtype=np.intp)
-    ranks[order] = np.arange(len(order))
-    top = parents == PREFIX_FRONTIER
-    parents = ranks[np.searchsorted(places, np.where(top, places, parents))]
-    return _Runs(
-        ids=rows.ids(cells[order]),
-        parents=np.where(top, PREFIX_FRONTIER, parents)[order],
-        depths=depths[order],
-        sizes=sizes[order],
-        places=places[order],
-        rest=rest,
-    )
-
-
-def _chosen(sizes: np.ndarray, most: int) -> np.ndarray:
-    """Which `most` of `sizes` are the largest, the earlier ones where they are equal,
-    in their own order."""
-    if len(sizes) <= most:
-        return np.arange(len(sizes))
-    # Most sizes are small and equal, which counting them likes and sorting does not.
-    at_least = np.bincount(sizes)[::-1].cumsum()[::-1]
-    least = int(np.flatnonzero(at_least >= most)[-1])
-    level = np.flatnonzero(sizes == least)
-    chosen = sizes > least
-    missing = most - int(np.count_nonzero(chosen))
-    chosen[level[:missing]] = True
-    return np.flatnonzero(chosen)
-
-
-def _sampled(
+def _read(
     matches: Sequence[Match], step: int, budget: int, depth: int
 ) -> list[TrieNode] | None:
-    """The best nodes from every `step`-th occurrence; None where that cannot tell.
+    """The best nodes from every `step`-th occurrence; None where that cannot tell."""
+    nodes: list[TrieNode] = []
+    # The rank of the last node of each run that was opened, or of the one above.
+    last = [PREFIX_FRONTIER]
+    unseen = _unseen(matches, step)
+    alone = len(matches) == 1
+    ids = matches[0].shard.vocabulary.data if alone else range(2**63)
+    whole = [(match, 0, len(match.starts)) for match in matches]
+    size = sum([high for _, _, high in whole])
+    # Minus the most that a run may count, whether it counts that, the level of its
+    # first node, its path, its rows, the number of the run above, and its siblings.
+    waiting: list = [(-size, True, 0, (), whole, 0, iter(()))]
+    while waiting and len(nodes) < budget and (size := -waiting[0][0]) > unseen:
+        missing = budget - len(nodes)
+        chains: list[Chain] = []
+        # Each has at least one node, and those to come are deeper or further on.
+        while waiting and waiting[0][0] == -size and len(chains) < missing:
+            _, exact, level, path, rows, above, siblings = heappop(waiting)
+            _wait(waiting, siblings, step, level, path[:level], above)
+            if not exact:
+                rows = _counted(rows, level, path[-1], alone)
+                counted = sum([high - low for _, low, high in rows])
+                heappush(waiting, (-counted, True, level, path, rows, above, iter(())))
+                continue
+            shared = _shared(rows, level, depth, alone)
+            number = len(last)
+            last.append(last[above])
+            if shared:
+                chains.append((path, level, shared, number))
+            if size > 1 and level + len(shared) < depth:
+                path = (*path[:level], *shared)
+                level += len(shared)
+                below = _split(rows, level, step, alone)
+                _wait(waiting, below, step, level, path, number)
+        if len(chains) == 1:
+            _, level, shared, number = chains[0]
+            tokens = [ids[cell - 1] for cell in shared[:missing]]
+            parents = chain([last[number]], count(len(nodes)))
+            columns = (tokens, parents, count(level + 1), repeat(size))
+            nodes += map(_node, zip(*columns, strict=False))
+            last[number] = len(nodes) - 1
+        elif chains:
+            _rank(nodes, last, chains, size, missing, ids)
+    return nodes[:budget] if step == 1 or len(nodes) >= budget else None
 
-    With s matches, a run of k rows stands for at most (k + s) * step - s occurrences,
-    and so does with k = 0 a node that was not seen.
-    """
-    # More exact counts than this cost more than more rows.
-    runs = _largest_runs(_Rows(matches, step), 4 * budget, depth)
-    sizes = [*runs.sizes.tolist(), runs.rest]
-    intervals = {PREFIX_FRONTIER: [(match.low, match.high) for match in matches]}
-    # The best so far; the last of them by rank comes first.
-    best: list[tuple[int, int, int]] = []
-    for run, (token, parent, level, place) in enumerate(
-        zip(
-            runs.ids.tolist(),
-            runs.parents.tolist(),
-            runs.depths.tolist(),
-            runs.places.tolist(),
+
+def _unseen(matches: Sequence[Match], step: int) -> int:
+    """The most that a run may count which was not seen: no row of it was read."""
+    return (step - 1) * len(matches)
+
+
+def _wait(
+    waiting: list, runs: Iterator[Below], step: int, level: int, path: Path, above: int
+) -> None:
+    """Lets the next of some siblings wait; the others do not come before it."""
+    for size, cell, rows in runs:
+        run = (-size, step == 1, level, (*path, cell), rows, above, runs)
+        heappush(waiting, run)
+        break
+
+
+def _rank(
+    nodes: list[TrieNode],
+    last: list[int],
+    chains: list[Chain],
+    size: int,
+    missing: int,
+    ids: Sequence[int],
+) -> None:
+    """Appends the nodes of runs of one size, by depth and then path; at least `missing`
+    of them if there are so many."""
+    chains.sort()
+    levels = {level for _, level, _, _ in chains}
+    levels.update([level + len(cells) for _, level, cells, _ in chains])
+    for level, end in pairwise(sorted(levels)):
+        # Where none begins and none ends, they take turns.
+        here = [c for c in chains if c[1] <= level < c[1] + len(c[2])]
+        if not here or missing <= 0:
+            continue
+        width, rank = len(here), len(nodes)
+        end = min(end, level - -missing // width)
+        missing -= (end - level) * width
+        cells = zip(
+            *[cells[level - first : end - first] for _, first, cells, _ in here],
             strict=True,
         )
-    ):
-        # The run above has at least as many rows and comes first.
-        intervals[run] = [
-            match.shard.narrow(*over, match.offset + level - 1, token)
-            for match, over in zip(matches, intervals[parent], strict=True)
-        ]
-        count = sum([high - low for low, high in intervals[run]])
-        heapq.heappush(best, (count, -place, run))
-        if len(best) > budget:
-            heapq.heappop(best)
-        # A node that was not counted must lose to the last of the best, even on a tie.
-        bound = (sizes[run + 1] + len(matches)) * step - len(matches)
-        if len(best) == budget and best[0][0] > bound:
-            best.sort(reverse=True)
-            chosen = np.array([run for _, _, run in best])
-            return _nodes(runs, chosen, [count for count, _, _ in best])
-    return None
+        columns = (
+            [ids[cell - 1] for cell in chain.from_iterable(cells)],
+            chain([last[number] for _, _, _, number in here], count(rank)),
+            [depth for depth in range(level + 1, end + 1) for _ in here],
+            repeat(size),
+        )
+        nodes += map(_node, zip(*columns, strict=False))
+        for rank, (_, _, _, number) in enumerate(here, len(nodes) - width):
+            last[number] = rank
 
 
-def _nodes(runs: _Runs, chosen: np.ndarray, counts: list[int]) -> list[TrieNode]:
-    """The trie nodes of the chosen runs, which are closed under parents and ranked."""
-    ranks = np.empty(len(runs.sizes), dtype=np.intp)
-    ranks[chosen] = np.arange(len(chosen))
-    parents = runs.parents[chosen]
-    parents = np.where(parents < 0, PREFIX_FRONTIER, ranks[parents])
-    columns = (runs.ids[chosen], parents, runs.depths[chosen])
-    return list(map(TrieNode, *(c.tolist() for c in columns), counts))
+def _shared(rows: Sequence[Rows], level: int, depth: int, alone: bool) -> list[int]:
+    """The cells from `level` to `depth` that all rows of a run have in common."""
+    match, low, high = rows[0]
+    text = match.shard.array.text
+    first = match.starts[low] + match.offset
+    if high - low == 1:
+        cells = text[first + level : first + depth].tolist()
+        if BORDER in cells:
+            del cells[cells.index(BORDER) :]
+    else:
+        final = match.starts[high - 1] + match.offset
+        cells = []
+        for place in range(level, depth):
+            code = text[first + place]
+            if code == BORDER or text[final + place] != code:
+                break
+            cells.append(code)
+    if alone:
+        return cells
+    cells = [match.shard.vocabulary.item(code - 1) + 1 for code in cells]
+    if len(rows) > 1:
+        theirs = _shared(rows[1:], level, level + len(cells), alone)
+        while theirs != cells[: len(theirs)]:
+            theirs.pop()
+        return theirs
+    return cells
+
+
+def _split(rows: Sequence[Rows], level: int, step: int, alone: bool) -> Iterator[Below]:
+    """The runs into which a run falls at `level`: the most that each may count, its
+    cell there, and its rows. Those that may count most come first, then by cell."""
+    if alone:
+        match, low, high = rows[0]
+        heads, edges, order = _heads(match, low, high, level, step)
+        for place in order:
+            if code := heads[place]:
+                row, after = edges[place], edges[place + 1]
+                size = min(after - row + step - 1, high - low)
+                yield size, code, (_between(match, low, high, row, after, step),)
+        return
+    below: dict[int, list] = {}
+    sizes: dict[int, int] = {}
+    for match, low, high in rows:
+        heads, edges, _ = _heads(match, low, high, level, step)
+        for code, (row, after) in zip(heads, pairwise(edges), strict=True):
+            if code:
+                cell = match.shard.vocabulary.item(code - 1) + 1
+                part = _between(match, low, high, row, after, step)
+                below.setdefault(cell, []).append(part)
+                sizes[cell] = sizes.get(cell, 0) + after - row + step - 1
+    if step > 1:
+        # It may hide in a shard where it was not seen.
+        for cell, parts in below.items():
+            for match, low, high in rows:
+                if all(part[0] is not match for part in parts):
+                    parts.append((match, low, high, low, high))
+                    sizes[cell] += step - 1
+    size = sum([high - low for _, low, high in rows])
+    for cell in sorted(below, key=lambda cell: (-min(sizes[cell], size), cell)):
+        yield min(sizes[cell], size), cell, below[cell]
+
+
+def _between(
+    match: Match, low: int, high: int, row: int, after: int, step: int
+) -> Rows | Seen:
+    """The part of a run of which rows from `row` on, and not `after`, were read."""
+    if step == 1:
+        return match, row, after
+    least, most = max(low, row - step + 1), min(after, high)
+    return match, least, row, after - step + 1, most
+
+
+def _heads(
+    match: Match, low: int, high: int, level: int, step: int
+) -> tuple[list[int], list[int], list[int]]:
+    """The different codes at `level`, where each begins and the last ends, and in which
+    order they come by size."""
+    offset = match.offset + level
+    starts = match.starts[low:high:step]
+    if len(starts) <= SEVERAL:
+        text = match.shard.array.text
+        heads: list[int] = []
+        edges: list[int] = []
+        before = -1
+        row = low
+        for start in starts:
+            if (code := text[start + offset]) != before:
+                heads.append(code)
+                edges.append(row)
+                before = code
+            row += step
+        edges.append(row)
+        minus = [row - after for row, after in pairwise(edges)]
+        return heads, edges, sorted(range(len(heads)), key=minus.__getitem__)
+    codes = match.shard.array.codes.take(np.asarray(starts, dtype=np.intp) + offset)
+    new = np.ones(len(codes) + 1, dtype=bool)
+    np.not_equal(codes[1:], codes[:-1], out=new[1:-1])
+    rows = np.flatnonzero(new)
+    order = (rows[:-1] - rows[1:]).argsort(kind="stable")
+    return codes.take(rows[:-1]).tolist(), (low + rows * step).tolist(), order.tolist()
+
+
+def _counted(rows: Sequence[Seen], level: int, cell: int, alone: bool) -> list[Rows]:
+    """Where a run lies that has `cell` at `level`."""
+    found = []
+    for match, least, most, begin, end in rows:
+        code = cell if alone else match.shard.code(cell - 1)
+        # A border is what ends a document, not a token that is not there.
+        if code == BORDER:
+            continue
+        low, high = match.shard.array.narrow(
+            match.starts, match.offset + level, code, least, end, most, begin
+        )
+        if low < high:
+            found.append((match, low, high))
+    return found
+
+
+_node = partial(tuple.__new__, TrieNode)

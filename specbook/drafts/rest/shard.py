@@ -16,6 +16,9 @@ import numpy as np
 from ...errors import SpecbookError
 from .suffix_array import BORDER, SuffixArray, sorted_suffixes
 
+FEW = 128
+"""So many places are looked at one by one sooner than searched for once more."""
+
 CODE_WIDTHS = (1, 2, 4)
 """Bytes of a code, the least that hold the alphabet and the border."""
 
@@ -80,22 +83,41 @@ class Shard:
         codes = self.encode(tokens)
         return (0, 0) if BORDER in codes else self.array.interval(codes)
 
-    def narrow(self, low: int, high: int, offset: int, token: int) -> tuple[int, int]:
-        """The part of an interval in which `token` stands `offset` after the start."""
-        code = self.code(token)
-        # A border is what ends a document, not a token that is not there.
-        return (
-            (low, low) if code == BORDER else self.array.narrow(low, high, offset, code)
-        )
+    def longest(self, tail: Sequence[int]) -> tuple[int, Sequence[int]]:
+        """The length of the longest end of `tail` that goes on, 0 where none does; and
+        where it stands: starts in the order of what begins there.
 
-    def longest(self, tail: Sequence[int]) -> tuple[int, int, int]:
-        """`(length, low, high)` of the longest end of `tail` that goes on."""
-        codes = self.encode(tail)
-        for position in range(len(codes) - 1, -1, -1):
-            if codes[position] == BORDER:
-                codes = codes[position + 1 :]
+        An end that has a continuation gives one to every shorter end, so the length is
+        doubled, then halved towards. A longer end stands where a shorter one does: as
+        soon as these places are few, each is followed back.
+        """
+        array = self.array
+        codes: list[int] = []  # of the tail, the last one first
+        least, most = 0, len(tail)
+        low = high = 0
+        while least < most and (least == 0 or high - low > FEW):
+            size = min(2 * least or 1, (least + most + 1) // 2)
+            while len(codes) < size and (code := self.code(tail[-1 - len(codes)])):
+                codes.append(code)
+            if len(codes) < size:
+                most = len(codes)
+                continue
+            found = array.continued(codes[size - 1 :: -1])
+            if found[0] < found[1]:
+                least, (low, high) = size, found
+            else:
+                most = size - 1
+        starts: Sequence[int] = array.places[low:high]
+        text = array.text
+        if least < most:
+            starts = list(starts)
+        while least < most and (code := self.code(tail[-1 - least])):
+            # Before the first token stands the last code, which is a border.
+            before = [start - 1 for start in starts if text[start - 1] == code]
+            if not before:
                 break
-        return self.array.longest(codes)
+            least, starts = least + 1, before
+        return least, starts
 
     def continuations(self, tokens: Sequence[int], length: int) -> list[list[int]]:
         """What follows each occurrence of `tokens`, in corpus order, at most `length`

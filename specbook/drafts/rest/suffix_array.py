@@ -3,12 +3,14 @@ interval.
 
 The text is a row of codes in which 0 ends a document and is smaller than every token.
 A pattern has no 0 in it, so no match crosses a border, and a continuation ends at the
-next 0. Finding a pattern costs two binary searches whatever the size of its answer.
+next 0. Finding a pattern costs two binary searches for each of its codes but the first,
+whatever the size of its answer.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from importlib import metadata
 
 import numpy as np
@@ -22,6 +24,8 @@ MOST_CODES = 2**31 - 1
 """The longest text of one array: its positions are int32."""
 
 BUILDER = "pydivsufsort"
+
+_AT_ONCE = 1 << 20
 
 
 def sorted_suffixes(codes: np.ndarray) -> np.ndarray:
@@ -56,73 +60,87 @@ class SuffixArray:
     """`codes` [n] and `starts` [t], the sorted starts of its t tokens.
 
     An interval `(low, high)` of `starts` stands for all occurrences of one pattern.
+    `edges` [c + 2]: those that begin with code c are `edges[c]` to `edges[c + 1]`, so
+    that a search begins with few; it is as short as the alphabet.
     """
 
     def __init__(self, codes: np.ndarray, starts: np.ndarray) -> None:
         self.codes = codes
         self.starts = starts
+        self.edges = _edges(codes)
         # An item of a memoryview is a Python int and costs less than one of an array.
-        self._codes = codes.data
-        self._starts = starts.data
+        self.text = codes.data
+        self.places = starts.data
+        self._edges = self.edges.data
 
-    def interval(self, pattern: list[int]) -> tuple[int, int]:
-        """The occurrences of `pattern`, which holds no border; empty where none."""
-        codes, size = self._codes, len(pattern)
-
-        def head(start: int) -> list[int]:
-            return codes[start : start + size].tolist()
-
-        low = bisect_left(self._starts, pattern, key=head)
-        return low, bisect_right(self._starts, pattern, low, key=head)
-
-    def narrow(self, low: int, high: int, offset: int, code: int) -> tuple[int, int]:
-        """The part of an interval whose code `offset` after the start is `code`.
-        The interval's occurrences agree up to there."""
-        codes = self._codes
-
-        def next_code(start: int) -> int:
-            return codes[start + offset]
-
-        low = bisect_left(self._starts, code, low, high, key=next_code)
-        return low, bisect_right(self._starts, code, low, high, key=next_code)
-
-    def continued(self, pattern: list[int]) -> tuple[int, int]:
-        """The occurrences of `pattern` that something follows in their document."""
-        low, high = self.interval(pattern)
-        if low < high:
-            low = self.narrow(low, high, len(pattern), BORDER)[1]
+    def interval(self, pattern: Sequence[int]) -> tuple[int, int]:
+        """The occurrences of `pattern` (codes that the text has, no border); empty
+        where none."""
+        first = pattern[0]
+        low, high = self._edges[first], self._edges[first + 1]
+        for offset in range(1, len(pattern)):
+            if low == high:
+                break
+            low, high = self.narrow(self.places, offset, pattern[offset], low, high)
         return low, high
 
-    def longest(self, tail: list[int]) -> tuple[int, int, int]:
-        """`(length, low, high)` of the longest end of `tail` that has a continuation;
-        length 0 where none has. An end that has one gives one to every shorter end, so
-        the length can be halved towards."""
-        found = (0, 0, 0)
-        least, most = 1, len(tail)
-        while least <= most:
-            size = (least + most) // 2
-            low, high = self.continued(tail[-size:])
-            if low < high:
-                found, least = (size, low, high), size + 1
-            else:
-                most = size - 1
-        return found
+    def narrow(
+        self,
+        starts: Sequence[int],
+        offset: int,
+        code: int,
+        low: int,
+        high: int,
+        most: int | None = None,
+        begin: int = 0,
+    ) -> tuple[int, int]:
+        """The part of `starts[low:high]` whose code `offset` after the start is `code`.
+        They are sorted by what begins there and agree up to that code. `most`, `begin`:
+        what its two ends are known to be at most and at least."""
+        text = self.text
+
+        def next_code(start: int) -> int:
+            return text[start + offset]
+
+        most = high if most is None else most
+        low = bisect_left(starts, code, low, most, key=next_code)
+        return low, bisect_right(starts, code, max(low, begin), high, key=next_code)
+
+    def continued(self, pattern: Sequence[int]) -> tuple[int, int]:
+        """The occurrences of `pattern` that something follows in their document."""
+        low, high = self.interval(pattern)
+        text, size = self.text, len(pattern)
+
+        def next_code(start: int) -> int:
+            return text[start + size]
+
+        return bisect_right(self.places, BORDER, low, high, key=next_code), high
 
     def following(self, positions: np.ndarray, length: int) -> np.ndarray:
-        """The codes at and after `positions` [R] of the text: [R, length], borders from
-        the first one on."""
-        cells = self.codes.take(positions[:, None] + np.arange(length), mode="clip")
-        cells *= np.logical_and.accumulate(cells != BORDER, axis=1)
-        return cells
+        """The codes at and after `positions` [R] of the text, [R, length]. What comes
+        after the first border of a row means nothing."""
+        return self.codes.take(positions[:, None] + np.arange(length), mode="clip")
 
     def continuations(self, low: int, high: int, offset: int, length: int) -> list:
         """What follows each occurrence of an interval, in text order: lists of at most
         `length` codes; empty ones are left out."""
         found = []
         for start in np.sort(self.starts[low:high]).tolist():
-            codes = self._codes[start + offset : start + offset + length].tolist()
+            codes = self.text[start + offset : start + offset + length].tolist()
             if BORDER in codes:
                 codes = codes[: codes.index(BORDER)]
             if codes:
                 found.append(codes)
         return found
+
+
+def _edges(codes: np.ndarray) -> np.ndarray:
+    """How many tokens have a smaller code, for each code and the one after the last."""
+    counts = np.zeros(1, dtype=np.intp)
+    # Counting makes a copy of eight bytes a code.
+    for part in range(0, len(codes), _AT_ONCE):
+        some = np.bincount(codes[part : part + _AT_ONCE], minlength=len(counts))
+        some[: len(counts)] += counts
+        counts = some
+    counts[BORDER] = 0
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

@@ -3,7 +3,6 @@ suffix is only sampled."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,21 +34,21 @@ def check_best(
     st.integers(0, 20),
     st.integers(1, 6),
     st.sampled_from([1, 2, 3, 7, 1024]),
-    st.sampled_from([1, 5, 1 << 16]),
+    st.sampled_from([0, 5, 64]),
     st.sampled_from([None, 1, 30]),
 )
-def test_few_rows_and_few_cells_change_nothing(
+def test_how_rows_are_read_changes_nothing(
     documents: Any,
     suffix: list[int],
     budget: int,
     length: int,
     rows: int,
-    cells: int,
+    several: int,
     shard_tokens: int | None,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking, "ROWS", rows)
-        patch.setattr(ranking, "CELLS", cells)
+        patch.setattr(ranking, "SEVERAL", several)
         check_best(documents, suffix, budget, length, shard_tokens=shard_tokens)
 
 
@@ -59,14 +58,16 @@ def test_few_rows_and_few_cells_change_nothing(
     st.integers(2, 4),
     st.integers(1, 4),
     st.integers(1, 3),
+    st.sampled_from([1, 2, 3]),
 )
 def test_a_sample_gives_the_answer_or_none(
-    document: list[int], step: int, budget: int, length: int
+    document: list[int], step: int, budget: int, length: int, shards: int
 ) -> None:
     # Small counts are where a bound that is off by one would let a tie go wrong.
-    found = plain.continuations([document], COMMON, length)
-    matches = Datastore.build([document])._matches(COMMON)
-    nodes = ranking._sampled(matches, step, budget, length) if matches else None
+    documents = [document[part::shards] for part in range(shards)]
+    found = plain.continuations(documents, COMMON, length)
+    matches = Datastore.build(documents, shard_tokens=1)._matches(COMMON)
+    nodes = ranking._read(matches, step, budget, length) if matches else None
     if nodes is not None:
         assert plain.paths(nodes) == plain.best(found, budget, length)
 
@@ -85,15 +86,15 @@ class Watch:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.settled = self.given_up = 0
-        sampled = ranking._sampled
+        read = ranking._read
 
-        def watched(*arguments: Any) -> Any:
-            found = sampled(*arguments)
-            self.settled += found is not None
+        def watched(matches: Any, step: int, budget: int, depth: int) -> Any:
+            found = read(matches, step, budget, depth)
+            self.settled += step > 1 and found is not None
             self.given_up += found is None
             return found
 
-        patch.setattr(ranking, "_sampled", watched)
+        patch.setattr(ranking, "_read", watched)
 
 
 @pytest.mark.parametrize("shard_tokens", [None, 20_000])
@@ -115,48 +116,58 @@ def test_a_flat_suffix_needs_every_occurrence(monkeypatch: pytest.MonkeyPatch) -
 
 
 def one_level_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    largest = ranking._largest_runs
+    read = ranking._read
     monkeypatch.setattr(
-        ranking, "_largest_runs", lambda rows, most, depth: largest(rows, most, 1)
+        ranking,
+        "_read",
+        lambda matches, step, budget, _: read(matches, step, budget, 1),
     )
 
 
-def samples_for_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def guessed(matches: Any, step: int, budget: int, depth: int) -> Any:
-        runs = ranking._largest_runs(ranking._Rows(matches, step), budget, depth)
-        counts = (runs.sizes * step).tolist()
-        return ranking._nodes(runs, np.arange(len(counts)), counts)
+def what_was_read_for_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def guessed(rows: Any, *_: Any) -> Any:
+        return [(match, most, begin) for match, _, most, begin, _ in rows]
 
-    monkeypatch.setattr(ranking, "_sampled", guessed)
+    monkeypatch.setattr(ranking, "_counted", guessed)
 
 
-def first_sample_that_fills(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exact counts of the runs that were sampled most often, and no bound."""
+def what_was_not_seen_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "_unseen", lambda matches, step: 0)
 
-    def no_rest(*arguments: Any) -> Any:
-        return replace(largest(*arguments), rest=-(10**9))
 
-    largest = ranking._largest_runs
-    monkeypatch.setattr(ranking, "_largest_runs", no_rest)
+def faulty_order(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    def changed(*arguments: Any) -> Any:
+        codes, edges, order = heads(*arguments)
+        return codes, edges, change(order, edges)
+
+    heads = ranking._heads
+    monkeypatch.setattr(ranking, "_heads", changed)
 
 
 def ties_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    def last_first(sizes: np.ndarray, most: int) -> np.ndarray:
-        order = len(sizes) - 1 - np.argsort(-sizes[::-1], kind="stable")
-        return np.sort(order[:most])
+    def last_first(order: list[int], edges: list[int]) -> list[int]:
+        return sorted(order, key=lambda i: (edges[i] - edges[i + 1], -i))
 
-    monkeypatch.setattr(ranking, "_chosen", last_first)
+    faulty_order(monkeypatch, last_first)
 
 
-def rows_left_out_too_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fewer(rows: Any, level: int, length: int, above: np.ndarray) -> Any:
-        cells, above = read(rows, level, length, above)
-        if level:
-            cells[: len(cells) // 2] = 0
-        return cells, above
+def siblings_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    faulty_order(monkeypatch, lambda order, _: sorted(order))
 
-    read = ranking._Rows.read
-    monkeypatch.setattr(ranking._Rows, "read", fewer)
+
+def a_child_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    faulty_order(monkeypatch, lambda order, _: order[:1] + order[2:])
+
+
+def a_run_ends_with_its_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first row has, taken for what all rows have in common."""
+
+    def only_first(rows: Any, *arguments: Any) -> Any:
+        match, low, _ = rows[0]
+        return shared([(match, low, low + 1)], *arguments)
+
+    shared = ranking._shared
+    monkeypatch.setattr(ranking, "_shared", only_first)
 
 
 def check_all() -> None:
@@ -164,6 +175,8 @@ def check_all() -> None:
     check_best(texts, COMMON, 64, 8)
     flat = [t for number in range(1, 5001) for t in (0, number % 997)]
     check_best([flat], COMMON, 10, 4)
+    check_best([[t for number in range(1, 3001) for t in (0, number)]], COMMON, 9, 2)
+    check_best([[0, 1], *[[0, 2]] * 3], COMMON, 1, 1)
     check_best([[0, 1, 0, 2, 0, 1, 3]], COMMON, 3, 3)
     check_best([[0, 1, 1, 1]] * 3 + [[0, 2]] * 2, COMMON, 4, 3)
 
@@ -172,10 +185,12 @@ def check_all() -> None:
     "fault",
     [
         one_level_only,
-        samples_for_counts,
-        first_sample_that_fills,
+        what_was_read_for_counts,
+        what_was_not_seen_counts_nothing,
         ties_the_other_way,
-        rows_left_out_too_soon,
+        siblings_as_they_come,
+        a_child_left_out,
+        a_run_ends_with_its_first_row,
     ],
     ids=lambda f: f.__name__,
 )
