@@ -318,7 +318,8 @@ def _round(
         ending = "correction" if tree.children(last) else "bonus"
     return Round(
         manifest_hash=manifest.hash,
-        tree=tree,
+        # A record of many rounds must not keep a vocabulary for each candidate.
+        tree=tree.without_laws(),
         selection=selection,
         committed=tuple(published),
         accepted=min(len(selection.rows), len(published)),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -316,6 +316,12 @@ class CandidateTree:
             if self.token_ids[child] == token:
                 return child
         return None
+
+    def without_laws(self) -> CandidateTree:
+        """The same tree without the laws that its candidates were drawn from: a law
+        [V] is needed by the rule that reads it, and no longer."""
+        marks = [[replace(m, law=None) for m in found] for found in self.sources]
+        return replace(self, sources=tuple(map(tuple, marks)))
 
     def draws(self, row: int) -> tuple[tuple[int, SourceMark], ...]:
         """The candidates under `row` in the order in which they were drawn: (child row,

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from specbook import verifiers
 from specbook.chance import Sampler, law
 from specbook.contract import Selection, bind
+from specbook.drafts.neural.draft_model import DraftModel
 from specbook.engine import generate
 from specbook.errors import (
     ChanceError,
@@ -671,3 +672,13 @@ def test_what_the_rule_states_about_itself() -> None:
             max_new_tokens=1,
             temperature=1,
         )
+
+
+def test_a_record_of_rounds_keeps_no_law_of_a_draft() -> None:
+    draft = TableTarget(lambda prefix: [Fraction(1, 2)] * 2, vocab_size=2)
+    target = TableTarget(lambda prefix: [Fraction(1, 3), Fraction(2, 3)], vocab_size=2)
+    result = generate(
+        target, [0], DraftModel(draft), "single", max_new_tokens=6, temperature=1.0
+    )
+    marks = [m for r in result.rounds for found in r.tree.sources for m in found]
+    assert marks and all(m.law is None and m.q == Fraction(1, 2) for m in marks)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specbook import verifiers
+from specbook.contract import Selection, Verifier
 from specbook.drafts.neural.draft_model import DraftModel
 from specbook.drafts.neural.own_tree import OwnTree
 from specbook.drafts.neural.staged import Staged
@@ -15,6 +17,7 @@ from specbook.engine import generate
 from specbook.models import LeanTarget, TransformersTarget, tiny_llama
 from specbook.models.tiny import tiny_model
 from specbook.policy import SamplingPolicy
+from specbook.tree import CandidateTree
 from tests.core.helpers import must_fail, named
 
 from .drafting import PLAIN, check_rounds
@@ -116,6 +119,17 @@ def test_h20_greedy_equality(draft: str, options: dict[str, Any]) -> None:
             assert generate(target, prompt, kind, max_new_tokens=40).tokens == plain
 
 
+def watched(name: str) -> tuple[Verifier, list[CandidateTree]]:
+    """A rule of the registry, and the trees that it is given, with their laws."""
+    rule, trees = verifiers.get(name), []
+
+    def select(tree: CandidateTree, law: Any, chance: Any) -> Selection:
+        trees.append(tree)
+        return rule.select(tree, law, chance)
+
+    return Verifier(rule.contract, select), trees
+
+
 @pytest.mark.parametrize("wrap", [LeanTarget, TransformersTarget])
 def test_a_draft_that_is_the_target_is_accepted_whole(wrap: Any) -> None:
     target = wrap(tiny_llama(5))
@@ -125,15 +139,16 @@ def test_a_draft_that_is_the_target_is_accepted_whole(wrap: Any) -> None:
 
     # Sampled: p and q differ by rounding alone, so the rule accepts with a probability
     # that rounding alone keeps from 1.
+    rule, trees = watched("single")
     drawn = generate(
-        target, [7, 8], source, "single", max_new_tokens=36, temperature=0.7, seed=3
+        target, [7, 8], source, rule, max_new_tokens=36, temperature=0.7, seed=3
     )
     prefix = [7, 8]
     plain = TransformersTarget(tiny_llama(5)).plain_logits
-    for done in drawn.rounds:
-        for row in range(len(done.tree)):
-            mark = done.tree.sources[row][0]
-            path = done.tree.full_prefixes[row][:-1]
+    for done, tree in zip(drawn.rounds, trees, strict=True):
+        for row in range(len(tree)):
+            mark = tree.sources[row][0]
+            path = tree.full_prefixes[row][:-1]
             p = SamplingPolicy(0.7).law_from_logits(plain([*prefix, *path])[-1])
             assert np.minimum(p, mark.law).sum() >= 1 - 1e-5
         prefix += done.committed
@@ -142,19 +157,18 @@ def test_a_draft_that_is_the_target_is_accepted_whole(wrap: Any) -> None:
 def test_the_draft_is_sampled_by_the_targets_policy() -> None:
     target = LeanTarget(tiny_llama(5))
     source = DraftModel(LeanTarget(tiny_llama(1)), widths=(1, 1, 1))
-    result = generate(
+    rule, trees = watched("single")
+    generate(
         target,
         [7, 8],
         source,
-        "single",
+        rule,
         max_new_tokens=30,
         temperature=0.7,
         top_k=3,
         seed=1,
     )
-    marks = [
-        mark for r in result.rounds for claims in r.tree.sources for mark in claims
-    ]
+    marks = [mark for tree in trees for claims in tree.sources for mark in claims]
     assert marks and all(np.count_nonzero(mark.law) == 3 for mark in marks)
 
 
