@@ -285,7 +285,7 @@ class _Remembers:
         self._place = 0
 
     def flip(self, probability: Any) -> bool:
-        raise NotImplementedError("a sampler only draws")
+        return self.draw([1 - probability, probability]) == 1
 
     def draw(self, weights: Any) -> int:
         key = (self._place, tuple(weights))

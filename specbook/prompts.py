@@ -103,7 +103,7 @@ def describe(folder: str | Path) -> dict[str, Any]:
     files = {}
     for name in WORKLOADS:
         path = _folder(folder) / f"{name}.toml"
-        data = _bytes(path)
+        data = read_bytes(path)
         halves = Counter(prompt.half for prompt in _parse(path, name, data))
         files[path.name] = {
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -120,7 +120,8 @@ def _folder(folder: Any) -> Path:
     return Path(folder)
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a file; `ArtifactError` where it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -130,7 +131,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _read(path: Path, workload: str, recorded: dict[str, Any]) -> list[Prompt]:
-    data = _bytes(path)
+    data = read_bytes(path)
     entry = recorded[path.name]
     digest = hashlib.sha256(data).hexdigest()
     if digest != entry["sha256"]:

@@ -168,7 +168,7 @@ def _begun(
     if not partial.exists():
         return []
     try:
-        content = json.loads(recording.read_bytes(partial).decode("utf-8"))
+        content = json.loads(prompts.read_bytes(partial).decode("utf-8"))
         body = json.dumps(content["recorded"]).encode("utf-8")
         held, files = content["settings"], content["prompts"]
         if not isinstance(held, dict) or not isinstance(files, dict):

@@ -233,7 +233,7 @@ def load(
     entry = content["files"][name]
     if target is not None:
         check_target(entry["target"], target, folder / name)
-    data = read_bytes(folder / name)
+    data = prompts.read_bytes(folder / name)
     digest = hashlib.sha256(data).hexdigest()
     if digest != entry["sha256"]:
         raise ArtifactError(
@@ -274,7 +274,7 @@ def manifest(folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     """What was recorded: the hashes of the prompts, and an entry (`ENTRY`) for each
     file. Raises `ArtifactError` for what is no manifest of this version."""
     path = checked_folder(folder) / "manifest.json"
-    content = _json(read_bytes(path), path)
+    content = _json(prompts.read_bytes(path), path)
     if not isinstance(content, dict) or set(content) != {"format", "prompts", "files"}:
         raise ArtifactError(f"{path} is not a manifest of recordings")
     if content["format"] != FORMAT:
@@ -380,16 +380,6 @@ def checked_folder(folder: Any) -> Path:
     if not isinstance(folder, (str, os.PathLike)):
         raise ArtifactError(f"folder must be a path, got {folder!r}")
     return Path(folder)
-
-
-def read_bytes(path: Path) -> bytes:
-    """The bytes of a file; `ArtifactError` where it cannot be read."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise ArtifactError(f"{path} is missing") from None
-    except (OSError, ValueError) as error:
-        raise ArtifactError(f"{path} cannot be read: {error}") from None
 
 
 def _json(data: bytes, path: Path) -> Any:
