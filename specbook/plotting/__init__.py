@@ -1,0 +1,65 @@
+"""Figures of the book: trees, masks, ledgers, and the frame that every figure gets.
+
+A figure here can be read without its colours (each series also has a marker, a dash
+or a hatch), on a dark page (its face is opaque white) and without eyes: `figure`
+refuses to frame one that has no alt text or no caption. The same input gives the same
+bytes. Needs matplotlib, which comes with the extra `models`.
+"""
+
+from __future__ import annotations
+
+from .charts import curves, grouped_ranges, ranges, shares
+from .frame import (
+    COLOURS,
+    COLUMN_INCHES,
+    CSS_DPI,
+    DASHES,
+    DPI,
+    INK,
+    MARKERS,
+    MUTED,
+    OKABE_ITO,
+    RC,
+    SMALLEST_TEXT,
+    FramedFigure,
+    PlotError,
+    figure,
+    machine,
+    printable,
+    processor,
+    style,
+)
+from .ledgers import TERM_LOOKS, ledger_bars
+from .masks import draw_mask
+from .trees import draw_tree, graph, layout
+
+__all__ = [
+    "COLOURS",
+    "COLUMN_INCHES",
+    "CSS_DPI",
+    "DASHES",
+    "DPI",
+    "FramedFigure",
+    "INK",
+    "MARKERS",
+    "MUTED",
+    "OKABE_ITO",
+    "PlotError",
+    "RC",
+    "SMALLEST_TEXT",
+    "TERM_LOOKS",
+    "curves",
+    "draw_mask",
+    "draw_tree",
+    "figure",
+    "graph",
+    "grouped_ranges",
+    "layout",
+    "ledger_bars",
+    "machine",
+    "printable",
+    "processor",
+    "ranges",
+    "shares",
+    "style",
+]
