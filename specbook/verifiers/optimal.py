@@ -253,7 +253,8 @@ def _sampling(drafts: Sequence[Draft]) -> str:
                 f"optimal: row {draft.row} was drawn neither from the first draft's "
                 "law nor from what is left of it"
             )
-        expected = rest(q, [d.token for d in drafts[: number + 1]])
+        # From what was left last: float64 rounds with every draw, as the sampler did.
+        expected = rest(expected, [d.token for d in drafts[: number + 1]])
     return "without_replacement"
 
 
