@@ -168,13 +168,12 @@ def test_simulated_walks_reach_what_the_score_says() -> None:
     )
     lengths = []
     for walk in slots.tolist():
-        row: int | None = -1
-        for length, slot in enumerate(walk, start=1):
-            row = planned.tree.child_with_token(row, slot)
-            if row is None:
+        row, length = -1, 1
+        for slot in walk:
+            child = planned.tree.child_with_token(row, slot)
+            if child is None:
                 break
-        else:
-            length = planned.depth + 1
+            row, length = child, length + 1
         lengths.append(length)
     error = np.std(lengths) / len(lengths) ** 0.5
     assert abs(np.mean(lengths) - planned.score) < 6 * error
