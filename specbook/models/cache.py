@@ -7,6 +7,9 @@ the layers themselves, and nowhere else.
 
 Four operations: make an empty cache, say what a model's own cache would be like
 (to refuse what cannot be rolled back), measure its length, and keep chosen rows.
+
+And to measure: caches of other kinds than a target of this book may use, and the bytes
+that any of them holds (section 0x09B).
 """
 
 from __future__ import annotations
@@ -23,6 +26,15 @@ with warnings.catch_warnings():
     # for them in red, above the reader's first output.
     warnings.filterwarnings("ignore", message="IProgress not found")
     from transformers import DynamicCache
+    from transformers.cache_utils import Cache, QuantizedCache, QuantizedLayer
+
+from .. import checks
+from ..errors import SpecbookError
+
+KINDS = ("plain", "own", "recording", "fp8", "grouped")
+"""Caches that `measured_growth` makes: every row in full width; what the model's own
+config asks for; the same, dropping nothing before the round is over; one byte a scalar;
+packed integers in groups."""
 
 _ARGUMENT_NAMES = ("cache", "past_key_values")
 
@@ -82,6 +94,14 @@ class TreeCache:
                     total += tensor[..., :1, :].numel() * tensor.element_size()
         return total
 
+    def payload_bytes(self) -> int:
+        """As `payload_bytes`."""
+        return payload_bytes(self._cache)
+
+    def allocated_bytes(self) -> int:
+        """As `allocated_bytes`."""
+        return allocated_bytes(self._cache)
+
 
 def cache_argument(forward: Any) -> str | None:
     """How `forward` calls its cache argument, or None when it takes none."""
@@ -122,3 +142,115 @@ def sliding_windows(config: Any) -> dict[int, int]:
         for index, layer in enumerate(cache.layers)
         if layer.is_sliding
     }
+
+
+# ------------------------------------------------------------------- to be measured
+
+
+def payload_bytes(cache: Any) -> int:
+    """Bytes of what a transformers cache holds: keys and values in whatever form, with
+    their scales. Counters, the 64-bit integers among its tensors, are no payload."""
+    return sum(t.numel() * t.element_size() for t in _tensors(cache))
+
+
+def allocated_bytes(cache: Any) -> int:
+    """Bytes of the memory behind it, each allocation once. A slice keeps the whole
+    tensor that it was cut from, so this can be more than the payload."""
+    storages = [tensor.untyped_storage() for tensor in _tensors(cache)]
+    return sum({s.data_ptr(): s.nbytes() for s in storages}.values())
+
+
+def _tensors(cache: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    waiting: list[Any] = [
+        value for layer in cache.layers for value in vars(layer).values()
+    ]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, torch.Tensor):
+            if item.dtype != torch.long:
+                found.append(item)
+        elif isinstance(item, (tuple, list)):
+            waiting += item
+    return found
+
+
+@torch.inference_mode()
+def measured_growth(
+    model: Any,
+    prefix: int,
+    rows: int,
+    kind: str = "plain",
+    *,
+    group: int = 64,
+    residual: int = 128,
+) -> tuple[int, int]:
+    """(payload, allocated) bytes that one forward of `rows` rows adds to the cache of
+    `model`, a causal LM of transformers, behind a prompt of `prefix` tokens.
+
+    `kind`: one of `KINDS`. `group`, `residual`: of the kind "grouped", four bits a
+    scalar. The rows are a chain: bytes do not depend on who may look at whom. Raises
+    `SpecbookError` for bad arguments.
+    """
+    checks.integer(prefix, "prefix", least=1)
+    checks.integer(rows, "rows", least=1)
+    checks.one_of(kind, "kind", KINDS)
+    cache = _empty(model.config, kind, group, residual)
+    if kind == "recording":
+        for layer in cache.layers:
+            if layer.is_sliding:
+                layer.activate_past_recording()
+    argument = cache_argument(model.forward)
+    if argument is None:
+        raise SpecbookError(f"{type(model).__name__} takes no cache")
+    sizes: list[tuple[int, int]] = []
+    for count in (prefix, rows):
+        ids = torch.zeros((1, count), dtype=torch.long, device=model.device)
+        model(input_ids=ids, use_cache=True, **{argument: cache})
+        if kind == "recording" and not sizes:
+            cache.crop(0)  # the prompt's round is over: only the window is kept of it
+        sizes.append((payload_bytes(cache), allocated_bytes(cache)))
+    before, after = sizes
+    return after[0] - before[0], after[1] - before[1]
+
+
+def _empty(config: Any, kind: str, group: int, residual: int) -> Any:
+    if kind == "plain":
+        return DynamicCache()
+    if kind == "fp8":
+        return QuantizedCache("fp8", config)
+    if kind == "grouped":
+        count = config.get_text_config(decoder=True).num_hidden_layers
+        return Cache(layers=[_Grouped(group, residual) for _ in range(count)])
+    return DynamicCache(config=config)
+
+
+class _Grouped(QuantizedLayer):
+    """Two numbers a byte, with a scale and a zero for every group. When rows are
+    quantised and when they wait is transformers' own doing; its two quantisers come
+    with libraries that the book does not need, so this is a plain one of ours."""
+
+    def __init__(self, group: int, residual: int) -> None:
+        super().__init__(
+            nbits=4,
+            q_group_size=checks.integer(group, "group", least=2),
+            residual_length=checks.integer(residual, "residual", least=1),
+        )
+
+    def _quantize(self, tensor: Any, axis: int = 0) -> Any:
+        if tensor.numel() % self.q_group_size:
+            raise SpecbookError(
+                f"{tensor.numel()} numbers do not fall into groups of "
+                f"{self.q_group_size}"
+            )
+        groups = tensor.reshape(-1, self.q_group_size)
+        zero = groups.amin(dim=1, keepdim=True)
+        scale = (groups.amax(dim=1, keepdim=True) - zero) / 15
+        codes = ((groups - zero) / scale.clamp(min=1e-9)).round().to(torch.uint8)
+        packed = codes[:, ::2] * 16 + codes[:, 1::2]
+        return [packed, scale, zero, tuple(tensor.shape)]
+
+    def _dequantize(self, quantised: Any) -> torch.Tensor:
+        packed, scale, zero, shape = quantised
+        codes = torch.stack([packed // 16, packed % 16], dim=2).reshape(len(packed), -1)
+        return (codes * scale + zero).to(scale.dtype).reshape(shape)

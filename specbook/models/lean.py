@@ -310,6 +310,15 @@ class _State:
             )
         self._length = base + len(extra)
 
+    def payload_bytes(self) -> int:
+        """Bytes of the rows that hold."""
+        layers, heads, width = self._shape
+        return self._length * layers * heads * width * self._dtype.itemsize
+
+    def allocated_bytes(self) -> int:
+        """Bytes of the buffer."""
+        return self.buffer.numel() * self.buffer.element_size()
+
 
 class _Weights:
     """The checkpoint in the form that the lean forward reads, and that forward."""

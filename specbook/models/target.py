@@ -431,6 +431,11 @@ class ModelSession:
         """As `TargetSession.bytes_per_row`."""
         return self.target._bytes_per_row
 
+    def kv_bytes(self) -> tuple[int, int]:
+        """Bytes of the keys and values held now, an open tree's among them, and of the
+        memory that is allocated for them (section 0x09B)."""
+        return self._state.payload_bytes(), self._state.allocated_bytes()
+
 
 class TransformersTarget(ModelTarget):
     """Any full-attention causal LM of transformers. See `Target`.
