@@ -1,4 +1,4 @@
-"""Figures of the book: trees, masks, ledgers, and the frame that every figure gets.
+"""Figures of the book: trees, masks, flows, ledgers, and the frame that each gets.
 
 A figure here can be read without its colours (each series also has a marker, a dash
 or a hatch), on a dark page (its face is opaque white) and without eyes: `figure`
@@ -8,7 +8,9 @@ bytes. Needs matplotlib, which comes with the extra `models`.
 
 from __future__ import annotations
 
+from .acceptance import acceptance, variations
 from .charts import curves, grouped_ranges, ranges, shares
+from .flows import draw_flow
 from .frame import (
     COLOURS,
     COLUMN_INCHES,
@@ -48,7 +50,9 @@ __all__ = [
     "RC",
     "SMALLEST_TEXT",
     "TERM_LOOKS",
+    "acceptance",
     "curves",
+    "draw_flow",
     "draw_mask",
     "draw_tree",
     "figure",
@@ -62,4 +66,5 @@ __all__ = [
     "ranges",
     "shares",
     "style",
+    "variations",
 ]
