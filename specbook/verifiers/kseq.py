@@ -121,32 +121,28 @@ def _float_root(p: np.ndarray, q: np.ndarray, k: int) -> float:
     """Newton steps between a bound below the root and one that is not.
 
     rho beta is rho A + B, where A sums q over the tokens with p >= rho q and B sums p
-    over the others. A token on which both bounds agree is summed once for all, so that
-    each look at the arrays is shorter than the one before.
+    over the others. Between two tokens' ratios A and B are fixed, so that several
+    steps follow one look at the rows.
     """
-    both = np.flatnonzero((p > 0) & (q > 0))
-    p, q = p[both], q[both]
-    above = below = 0.0  # the settled parts of A and B
     low, high = 1.0, float(k)
-    rho, nudge = low, 2.0**-52
+    rho, nudge = low, 2.0**-48
     for _ in range(200):
         under = p < rho * q
-        a = above + float(q[~under].sum())
-        b = below + float(p[under].sum())
+        # A mask as a factor costs a quarter of a mask as an index.
+        a, b = float((q * ~under).sum()), float((p * under).sum())
         slack, _ = _piece(a, b, k, rho)
         if slack < 0:
-            low, below, open_ = rho, b, ~under
+            low = rho
         else:
-            high, above, open_ = rho, a, under
-        if 0 <= slack <= 1e-15 * (a + b) or high - low <= 4 * nudge:
+            high = rho
+        if 0 <= slack <= 1e-14 * (a + b) or high - low <= 4 * nudge:
             return high
-        p, q = p[open_], q[open_]
         for _ in range(8):
             slack, slope = _piece(a, b, k, rho)
-            rho = rho - slack / slope if slope > 0 else low
+            rho = rho - slack / slope if slope > 0 else high
             if not low < rho < high:
                 break
-        if not low < rho < high:
+        if rho >= high:
             rho = (low + high) / 2
         # Steps that are lost in rounding must still end at or above the root.
         if rho - low <= low * nudge:
