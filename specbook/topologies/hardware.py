@@ -1,0 +1,342 @@
+"""The tree that this machine should run: progress against what its rows cost.
+
+The tree with the most expected tokens is rarely the fastest one. With t(n) the time to
+verify n rows, root included, and c the time of one draft step, both in target steps of
+one row, a round of a tree of n nodes and d edges commits G(n, d) tokens in t(n) + d c
+steps, so that
+
+    speed-up(n, d) = G(n, d) / (t(n) + d c)
+
+and every n that was measured is looked at with every depth: t is a staircase on most
+machines, so the best n need not lie where a smooth curve would put it. An n that was
+not measured has no time, and is no candidate (section 0x0AD).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import checks
+from ..errors import LawError, SpecbookError
+from ..tree import CandidateTree
+from .acceptance import by_depth, increasing_slots
+from .best_first import grow
+from .progress import PlannedTree
+from .sequoia import solve
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A tree with its price. `nodes` with the root, `depth` in edges, `progress` G in
+    tokens, `steps` t(n) + d c in target steps of one row, `speedup` their quotient."""
+
+    nodes: int
+    depth: int
+    progress: Any
+    steps: Any
+    speedup: Any
+    plan: PlannedTree
+
+    @property
+    def tree(self) -> CandidateTree:
+        """The shape, without the root."""
+        return self.plan.tree
+
+    @property
+    def time_per_token(self) -> Any:
+        """In target steps of one row: 1 is plain decoding."""
+        return self.steps / self.progress
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The fastest tree and all that it was chosen from, fastest first. Of equally fast
+    ones the smallest, then the shallowest."""
+
+    candidates: tuple[Candidate, ...]
+
+    @property
+    def best(self) -> Candidate:
+        """The chosen one."""
+        return self.candidates[0]
+
+    @property
+    def speedup(self) -> Any:
+        """Of the chosen tree, over decoding one token a step."""
+        return self.best.speedup
+
+    @property
+    def score(self) -> Any:
+        """G of the chosen tree: expected tokens a round, root included."""
+        return self.best.progress
+
+    @property
+    def tree(self) -> CandidateTree:
+        """The chosen shape, without the root."""
+        return self.best.tree
+
+
+def choose(
+    acceptance: Any,
+    verify_time: Mapping[int, Any],
+    draft_time: Any,
+    *,
+    max_depth: int | None = None,
+) -> Choice:
+    """The fastest tree for these prices.
+
+    `acceptance`: as for `solve`. `verify_time`: {n: t(n)}, n counting the root;
+    `draft_time`: c, for a source whose round costs as many draft steps as its tree is
+    deep. Both in units of t(1); an exact answer for Fractions. `max_depth`: the deepest
+    tree that is looked at. One node, plain decoding, is a candidate if t(1) is among
+    the times. Raises `SpecbookError` for no times, times that are not positive, and a
+    negative c, and what `solve` raises.
+    """
+    if not isinstance(verify_time, Mapping) or not verify_time:
+        raise SpecbookError(f"verify_time must map n to t(n), got {verify_time!r}")
+    times = {
+        checks.integer(n, "n of verify_time", least=1): checks.real(t, f"t({n})")
+        for n, t in verify_time.items()
+    }
+    if low := [n for n, t in times.items() if not t > 0]:
+        raise SpecbookError(f"t({low[0]}) must be above 0, got {times[low[0]]}")
+    checks.real(draft_time, "draft_time", least=0)
+    found = []
+    for plan in plans(acceptance, sorted(times), max_depth):
+        steps = times[plan.nodes] + plan.depth * draft_time
+        found.append(
+            Candidate(
+                plan.nodes, plan.depth, plan.score, steps, plan.score / steps, plan
+            )
+        )
+    if not found:
+        raise SpecbookError(
+            f"no tree of {sorted(times)} nodes is possible with these slots and depths"
+        )
+    found.sort(key=lambda one: (-one.speedup, one.nodes, one.depth))
+    return Choice(tuple(found))
+
+
+def plans(
+    acceptance: Any, sizes: Iterable[int], max_depth: int | None = None
+) -> list[PlannedTree]:
+    """The optimal tree of every size in `sizes` at every depth limit, each shape once.
+
+    By best-first where no slot increases, otherwise by the recurrence. A limit that
+    brings no other tree is passed over, and depths end where more of them change
+    nothing.
+    """
+    wanted = sorted({checks.integer(n, "size", least=1) for n in sizes})
+    if not wanted:
+        raise SpecbookError("sizes is empty: there is no tree to look for")
+    rows, every = by_depth(acceptance)
+    deepest = min(wanted[-1] - 1, len(rows) if every else wanted[-1] - 1)
+    if max_depth is not None:
+        checks.integer(max_depth, "max_depth", least=0)
+        if every and max_depth > len(rows):
+            raise SpecbookError(
+                f"max_depth is {max_depth}, acceptance has rows for {len(rows)} depths"
+            )
+        deepest = min(deepest, max_depth)
+    kept = tuple(map(tuple, rows))
+    rising = increasing_slots(acceptance)
+    table = solve(wanted[-1], deepest, acceptance) if rising else None
+    found: dict[tuple[int, tuple[int, ...], tuple[int, ...]], PlannedTree] = {}
+    before: Any = None
+    for depth in range(deepest + 1):
+        if table is not None:
+            made = [
+                table.tree(n, depth) for n in wanted if table.score(n, depth) != -np.inf
+            ]
+        else:
+            growth = grow(wanted[-1], depth, acceptance)
+            scores = growth.scores()
+            if growth == before:
+                break
+            before = growth
+            made = [
+                PlannedTree(scores[n - 1], growth.shape(n), "best-first", kept)
+                for n in wanted
+                if n <= len(scores)
+            ]
+        for plan in made:
+            key = (plan.nodes, plan.tree.parents, plan.tree.token_ids)
+            found.setdefault(key, plan)
+    return list(found.values())
+
+
+# -------------------------------------------------------------------- uncertainty
+
+
+@dataclass(frozen=True)
+class Times:
+    """Measured seconds. `verify[turn, i]`: a verification of `nodes[i]` rows, root
+    included, n = 1 among them; the sizes took turns, so a row of the table is one
+    moment of the machine. `draft`: seconds of single draft steps, empty for a source
+    that does not run a model."""
+
+    nodes: tuple[int, ...]
+    verify: np.ndarray
+    draft: np.ndarray
+
+    def __post_init__(self) -> None:
+        sizes = tuple(
+            checks.integer(n, f"nodes[{i}]", least=1)
+            for i, n in enumerate(checks.entries(self.nodes, "nodes", "row counts"))
+        )
+        if 1 not in sizes or len(set(sizes)) != len(sizes):
+            raise SpecbookError(f"nodes must differ and hold 1, got {list(sizes)}")
+        object.__setattr__(self, "nodes", sizes)
+        for name, dimensions in (("verify", 2), ("draft", 1)):
+            table = np.asarray(getattr(self, name), dtype=np.float64)
+            if table.ndim != dimensions or not (np.isfinite(table) & (table > 0)).all():
+                raise SpecbookError(f"{name} must hold positive seconds, {table!r}")
+            object.__setattr__(self, name, table)
+        if self.verify.shape[1] != len(sizes) or not len(self.verify):
+            raise SpecbookError(
+                f"verify has shape {self.verify.shape} for {len(sizes)} sizes"
+            )
+
+    def steps(self) -> dict[int, float]:
+        """{n: t(n)}: the median of a size over the median of one row."""
+        medians = np.median(self.verify, axis=0)
+        one = medians[self.nodes.index(1)]
+        return {n: float(m / one) for n, m in zip(self.nodes, medians, strict=True)}
+
+    def draft_steps(self) -> float:
+        """c: the median draft step over the median of one row."""
+        if not len(self.draft):
+            return 0.0
+        one = np.median(self.verify[:, self.nodes.index(1)])
+        return float(np.median(self.draft) / one)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A candidate under uncertainty. `wins`: in which share of the resampled worlds it
+    is the fastest. `speedup`: 95 % interval. `against_best`: the interval of its
+    speed-up over the chosen tree's, world by world."""
+
+    candidate: Candidate
+    wins: float
+    speedup: tuple[float, float]
+    against_best: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A choice and how sure it is. `standing`: that of the chosen tree. `near_ties`:
+    the others whose interval against it reaches 1, fastest first: the measurements
+    cannot tell them from it."""
+
+    choice: Choice
+    standing: Standing
+    near_ties: tuple[Standing, ...]
+    worlds: int
+
+
+def decide(
+    counts: Any,
+    times: Times,
+    *,
+    max_depth: int | None = None,
+    pooled: bool = False,
+    worlds: int = 1000,
+    seed: int = 0,
+) -> Decision:
+    """Chooses a tree from measurements, and says how sure the choice is.
+
+    `counts` [prompts, depths, 1 + slots]: how often, at nodes whose children were of
+    that depth, slot b was selected; entry 0 counts the nodes where none was. `pooled`:
+    one row of slots for all depths, for which `max_depth` may go deeper than the counts
+    do. Both measurements are drawn again `worlds` times: prompts with all their counts,
+    because the nodes of one text are alike, and turns of the clock with all their
+    sizes. The candidates are the optimal trees of the measured slots; in each world
+    they are priced anew. Raises `SpecbookError` for counts without prompts or with a
+    depth that was never reached.
+    """
+    table = _checked_counts(counts)
+    if not isinstance(times, Times):
+        raise SpecbookError(f"times must be Times, got {times!r}")
+    checks.integer(worlds, "worlds", least=1)
+    checks.integer(seed, "seed", least=0)
+    if pooled:
+        table = table.sum(axis=1, keepdims=True)
+    slots = _slots(table.sum(axis=0)[None])[0]
+    acceptance = slots[0].tolist() if pooled else [row.tolist() for row in slots]
+    choice = choose(acceptance, times.steps(), times.draft_steps(), max_depth=max_depth)
+    rng = np.random.default_rng(seed)
+    again = rng.integers(len(table), size=(worlds, len(table)))
+    sums = np.stack([table[rows].sum(axis=0) for rows in again])
+    if (sums.sum(axis=2) == 0).any():
+        raise SpecbookError(
+            "a depth was reached on so few prompts that some worlds have none: "
+            "measure more prompts, or pool the depths"
+        )
+    drawn = _slots(sums)
+    turns = rng.integers(len(times.verify), size=(worlds, len(times.verify)))
+    medians = np.median(times.verify[turns], axis=1)
+    one = medians[:, times.nodes.index(1)]
+    draft = np.zeros(worlds)
+    if len(times.draft):
+        steps = rng.integers(len(times.draft), size=(worlds, len(times.draft)))
+        draft = np.median(times.draft[steps], axis=1) / one
+    speeds = np.stack(
+        [
+            _progress(c.tree, drawn, pooled)
+            / (medians[:, times.nodes.index(c.nodes)] / one + c.depth * draft)
+            for c in choice.candidates
+        ]
+    )
+    wins = np.bincount(speeds.argmax(axis=0), minlength=len(speeds)) / worlds
+    standings = []
+    for number, candidate in enumerate(choice.candidates):
+        against = _interval(speeds[number] / speeds[0])
+        standings.append(
+            Standing(candidate, float(wins[number]), _interval(speeds[number]), against)
+        )
+    near = tuple(one for one in standings[1:] if one.against_best[1] >= 1)
+    return Decision(choice, standings[0], near, worlds)
+
+
+def _checked_counts(counts: Any) -> np.ndarray:
+    table = np.asarray(counts)
+    if table.ndim != 3 or 0 in table.shape or table.shape[2] < 2:
+        raise LawError(
+            "counts must be [prompts, depths, 1 + slots], none of them 0, got shape "
+            f"{table.shape}"
+        )
+    if table.dtype.kind not in "iu" or (table < 0).any():
+        raise LawError("counts must be integers, none negative")
+    if unreached := np.flatnonzero(table.sum(axis=(0, 2)) == 0).tolist():
+        raise LawError(f"depth {unreached[0] + 1} was never reached: leave it out")
+    return table
+
+
+def _slots(sums: np.ndarray) -> np.ndarray:
+    """[worlds, depths, 1 + slots] counts as acceptance rows: [0, p_1, ...]."""
+    rows = sums / sums.sum(axis=2, keepdims=True)
+    rows[:, :, 0] = 0
+    return rows
+
+
+def _progress(shape: CandidateTree, rows: np.ndarray, pooled: bool) -> np.ndarray:
+    """G of one shape in every world; rows [worlds, depths, 1 + slots]."""
+    total = np.ones(len(rows))
+    values: list[np.ndarray] = []
+    for rank, parent, depth in zip(
+        shape.token_ids, shape.parents, shape.depths, strict=True
+    ):
+        slot = rows[:, 0 if pooled else depth - 1, rank + 1]
+        values.append(slot if parent < 0 else values[parent] * slot)
+        total += values[-1]
+    return total
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(values, (0.025, 0.975))
+    return float(low), float(high)

@@ -1,0 +1,334 @@
+"""The choice for a machine: against every tree, under uncertainty, and as a file."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specbook.errors import ArtifactError, SpecbookError
+from specbook.topologies.acceptance import selected_from_conditional
+from specbook.topologies.artifact import TreeArtifact, topology_hash
+from specbook.topologies.hardware import Times, choose, decide, plans
+from specbook.topologies.progress import expected_progress
+from specbook.topologies.sequoia import optimize_tree
+
+from . import ordered
+from .test_recurrence import COUNTEREXAMPLE, slots
+
+TOY_H = [0, Fraction(82, 100), Fraction(48, 100), Fraction(24, 100)]
+TOY_T = dict(
+    zip(
+        range(2, 9),
+        [Fraction(t, 100) for t in (100, 103, 108, 116, 128, 143, 162)],
+        strict=True,
+    )
+)
+
+
+def fastest(p: Any, times: Any, c: Any, deepest: int) -> Any:
+    """By looking at every ordered tree, each priced by the depth that it has."""
+    return max(
+        ordered.progress(tree, [p] * 9) / (times[n] + ordered.depth(tree) * c)
+        for n in times
+        for tree in ordered.trees(n)
+        if ordered.widest(tree) < len(p) and ordered.depth(tree) <= deepest
+    )
+
+
+def test_the_articles_toy_search() -> None:
+    choice = choose(
+        selected_from_conditional(TOY_H), TOY_T, Fraction(9, 100), max_depth=4
+    )
+    assert (choice.best.nodes, choice.best.depth) == (5, 4)
+    assert choice.tree.parents == (-1, 0, 1, 2)
+    assert choice.score == Fraction(349588976, 10**8)
+    assert choice.best.time_per_token == Fraction(152, 100) / choice.score
+    assert round(float(choice.best.time_per_token), 4) == 0.4348
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    slots(),
+    st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    st.fractions(0, 1, max_denominator=8),
+    st.integers(0, 5),
+)
+def test_choice_is_the_fastest_of_all_trees(p: Any, t: Any, c: Any, deep: int) -> None:
+    """Any staircase, falling ones too, and slots in any order."""
+    times = {n + 1: Fraction(time, 4) for n, time in enumerate(t)}
+    choice = choose(p, times, c, max_depth=deep)
+    assert choice.speedup == fastest(p, times, c, deep)
+    speeds = [one.speedup for one in choice.candidates]
+    assert speeds == sorted(speeds, reverse=True)
+    for one in choice.candidates:
+        assert one.nodes == len(one.tree) + 1 and one.depth == one.tree.max_depth
+        assert one.progress == expected_progress(one.tree, p)
+        assert one.steps == times[one.nodes] + one.depth * c
+
+
+def test_the_tree_of_most_tokens_is_not_the_fastest() -> None:
+    p = selected_from_conditional(TOY_H)
+    choice = choose(p, TOY_T, Fraction(9, 100), max_depth=7)
+    most = optimize_tree(8, 7, p)
+    assert most.score > choice.score
+    steps = TOY_T[8] + most.depth * Fraction(9, 100)
+    assert most.score / steps < choice.speedup
+
+
+def test_steps_of_the_clock_move_the_choice() -> None:
+    """A kernel padded to 4 and 8 rows: an interpolated t would choose between them."""
+    p = [0, Fraction(7, 10), Fraction(2, 10)]
+    padded = {n: Fraction(1) if n <= 4 else Fraction(2) for n in range(1, 9)}
+    assert choose(p, padded, 0).best.nodes == 4
+    smooth = {n: 1 + Fraction(n, 30) for n in range(1, 9)}
+    assert choose(p, smooth, 0).best.nodes == 8
+
+
+def test_increasing_slots_take_the_recurrence() -> None:
+    flat = {4: Fraction(1)}
+    assert choose(COUNTEREXAMPLE, flat, 0).score == Fraction(39, 20)
+    (plan, *_) = [p for p in plans(COUNTEREXAMPLE, [4]) if p.depth == 1]
+    assert plan.method == "recurrence"
+    assert plans([0, Fraction(1, 2)], [3])[0].method == "best-first"
+
+
+def test_plain_decoding_is_a_candidate() -> None:
+    dear = {1: Fraction(1), 2: Fraction(3)}
+    assert choose([0, Fraction(1, 2)], dear, 0).best.nodes == 1
+    assert choose([0, Fraction(1, 2)], dear, 0).speedup == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (([0, 0.5], {}, 0), "verify_time"),
+        (([0, 0.5], [1.0], 0), "verify_time"),
+        (([0, 0.5], {0: 1.0}, 0), "n of verify_time"),
+        (([0, 0.5], {2: 0.0}, 0), r"t\(2\)"),
+        (([0, 0.5], {2: float("nan")}, 0), r"t\(2\)"),
+        (([0, 0.5], {2: -1}, 0), r"t\(2\)"),
+        (([0, 0.5], {2: 1}, -0.1), "draft_time"),
+        (([0, 0.5], {2: 1}, None), "draft_time"),
+        (([0, 0.9, 0.9], {2: 1}, 0), "sum to"),
+        (([[0, 0.5]], {9: 1}, 0), "no tree of"),
+    ],
+)
+def test_bad_prices(arguments: Any, told: str) -> None:
+    with pytest.raises(SpecbookError, match=told):
+        choose(*arguments)
+
+
+# -------------------------------------------------------------------- uncertainty
+
+SIZES = (1, 2, 4, 8, 16, 32)
+
+
+def measured(
+    prompts: int, spread: float, *, seed: int = 0, nodes: int = 60
+) -> tuple[np.ndarray, Times]:
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(nodes, [0.25, 0.6, 0.1, 0.05], size=(prompts, 6))
+    base = 0.02 * np.array([1, 1.02, 1.1, 1.3, 1.9, 3.2])
+    verify = base * rng.lognormal(0, spread, (15, len(SIZES)))
+    return counts, Times(SIZES, verify, 0.003 * rng.lognormal(0, spread, 15))
+
+
+def test_a_decision_says_how_sure_it_is() -> None:
+    exact = decide(*measured(200, 1e-6, nodes=2000), seed=1)
+    vague = decide(*measured(4, 0.3), seed=1)
+    assert exact.standing.wins == 1 and exact.near_ties == ()
+    assert vague.standing.wins < 0.9 and vague.near_ties
+    low, high = vague.standing.speedup
+    assert low < high and exact.standing.speedup[1] - exact.standing.speedup[0] < (
+        high - low
+    )
+    assert vague.standing.against_best == (1.0, 1.0)
+    for one in vague.near_ties:
+        assert one.candidate.speedup <= vague.choice.speedup
+        assert one.against_best[1] >= 1
+
+
+def test_worlds_are_priced_as_choose_prices() -> None:
+    """With one prompt and one turn every world is the measured one."""
+    counts, times = measured(1, 0.1)
+    times = Times(SIZES, times.verify[:1], times.draft[:1])
+    found = decide(counts, times, worlds=20)
+    assert found.standing.wins == 1
+    for bound in found.standing.speedup:
+        assert bound == pytest.approx(found.choice.speedup, rel=1e-12)
+    p = counts[0] / counts[0].sum(axis=1, keepdims=True)
+    p[:, 0] = 0
+    same = choose([row.tolist() for row in p], times.steps(), times.draft_steps())
+    assert same.tree == found.choice.tree and same.speedup == found.choice.speedup
+
+
+def test_pooled_counts_may_plan_deeper() -> None:
+    counts, times = measured(8, 0.01)
+    flat = Times(SIZES, np.full((3, len(SIZES)), 0.02), np.array([]))
+    assert decide(counts, flat, worlds=5).choice.best.depth <= 6
+    assert decide(counts, flat, pooled=True, worlds=5).choice.best.depth > 6
+    assert flat.draft_steps() == 0
+    assert times.steps()[1] == 1
+
+
+def test_decisions_repeat() -> None:
+    one, other = (decide(*measured(4, 0.3), seed=5, worlds=50) for _ in range(2))
+    assert one.standing == other.standing
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ([[1, 2]], "prompts, depths"),
+        (np.zeros((0, 2, 3), dtype=int), "prompts, depths"),
+        ([[[1.0, 2.0]]], "integers"),
+        ([[[1, -2]]], "negative"),
+        ([[[1, 2], [0, 0]]], "depth 2 was never reached"),
+        (None, "prompts, depths"),
+    ],
+)
+def test_bad_counts(counts: Any, told: str) -> None:
+    with pytest.raises(SpecbookError, match=told):
+        decide(counts, measured(4, 0.1)[1], worlds=5)
+
+
+def test_bad_times() -> None:
+    good = np.full((2, 2), 0.1)
+    for nodes, verify, draft, told in (
+        ((2, 4), good, [], "hold 1"),
+        ((1, 1), good, [], "differ"),
+        ((1, 2), good[:, :1], [], "shape"),
+        ((1, 2), good[:0], [], "shape"),
+        ((1, 2), -good, [], "verify"),
+        ((1, 2), good * np.nan, [], "verify"),
+        ((1, 2), good, [0.0], "draft"),
+        ((1, True), good, [], r"nodes\[1\]"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            Times(nodes, verify, np.array(draft))
+    with pytest.raises(SpecbookError, match="times"):
+        decide([[[1, 2]]], {1: 0.1}, worlds=5)  # type: ignore[arg-type]
+    with pytest.raises(SpecbookError, match="so few prompts"):
+        decide([[[1, 2], [1, 1]], [[1, 2], [0, 0]]], measured(4, 0.1)[1], worlds=200)
+
+
+# ------------------------------------------------------------------------- a file
+
+
+def artifact(**changes: Any) -> TreeArtifact:
+    plan = optimize_tree(5, None, [0, 0.5, 0.2])
+    about: dict[str, Any] = {
+        "target_checkpoint": "sha256:1",
+        "tokenizer": "sha256:2",
+        "proposal_artifact": "sha256:3",
+        "verifier": "sequoia",
+        "sampling_policy": "temperature 0.7",
+        "temperatures": (0.6, 0.8),
+        "calibration_data": "development prompts sha256:4",
+        "calibration_date": "2026-11-30",
+        "batch_regime": "one request",
+        "hardware": "a machine",
+        "kernel": "torch 2.13.0, float32, 2 threads",
+        "verify_curve": ((1, 1.0), (5, 1.2)),
+        "draft_step": 0.1,
+        "acceptance": ((0, 0.5, 0.2),),
+        "method": plan.method,
+        "parents": plan.tree.parents,
+        "ranks": plan.tree.token_ids,
+    }
+    return TreeArtifact(**{**about, **changes})
+
+
+CHANGES = {
+    "temperatures": (0.1, 0.8),
+    "verify_curve": ((1, 1.0), (5, 1.3)),
+    "draft_step": 0.2,
+    "acceptance": ((0, 0.4, 0.2),),
+    "parents": (-1, -1, -1, -1),
+    "ranks": (0, 1, 2, 3),
+}
+
+
+def test_each_changed_field_is_named() -> None:
+    made = artifact()
+    names = {field.name for field in fields(TreeArtifact)}
+    same = {name: getattr(made, name) for name in names}
+    assert made.stale(**same) == {}
+    for name in names:
+        other = CHANGES.get(name, "something else")
+        assert made.stale(**{**same, name: other}) == {
+            name: (getattr(made, name), other)
+        }
+    other_shape = artifact(parents=(-1, -1, -1, -1), ranks=(0, 1, 2, 3))
+    assert set(made.stale(topology_hash=other_shape.topology_hash)) == {"topology_hash"}
+    assert made.stale(temperature=0.7) == {}
+    assert made.stale(temperature=0) == {"temperature": ((0.6, 0.8), 0.0)}
+    with pytest.raises(ArtifactError, match="has no colour"):
+        made.stale(colour="red")
+
+
+def test_files_keep_everything(tmp_path: Path) -> None:
+    made = artifact()
+    path = made.save(tmp_path / "deep" / "tree.json")
+    again = TreeArtifact.load(path)
+    assert again == made
+    assert again.tree() == made.tree()
+    assert topology_hash(again.tree()) == made.topology_hash
+    assert [p.name for p in path.parent.iterdir()] == ["tree.json"]
+
+
+def test_every_damaged_byte_is_refused(tmp_path: Path) -> None:
+    path = artifact().save(tmp_path / "tree.json")
+    whole = path.read_bytes()
+    told = json.loads(whole)
+    rng = random.Random(0)
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(bytes(data))
+        try:
+            same = json.loads(bytes(data)) == told  # white space may change
+        except ValueError:
+            same = False
+        if same:
+            assert TreeArtifact.load(path) == artifact()
+        else:
+            with pytest.raises(ArtifactError, match="tree.json"):
+                TreeArtifact.load(path)
+    for data in (b"", whole[:-40], whole + b"x", b"[]", b"{}", b"nul"):
+        path.write_bytes(data)
+        with pytest.raises(ArtifactError, match="tree.json"):
+            TreeArtifact.load(path)
+    with pytest.raises(ArtifactError, match="no tree artifact"):
+        TreeArtifact.load(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"hardware": ""}, "hardware"),
+        ({"hardware": 3}, "hardware"),
+        ({"temperatures": (0.8, 0.6)}, "lowest"),
+        ({"temperatures": (0.8,)}, "lowest"),
+        ({"temperatures": (-1, 0.6)}, "temperatures"),
+        ({"verify_curve": ((1,),)}, "pair"),
+        ({"verify_curve": ((1, float("nan")),)}, "verify_curve"),
+        ({"draft_step": float("inf")}, "draft_step"),
+        ({"acceptance": ((0, 0.9, 0.9),)}, "sum to"),
+        ({"parents": (0, 0)}, "malformed"),
+        ({"ranks": (0, 0)}, "malformed"),
+        ({"parents": None}, "parents"),
+    ],
+)
+def test_bad_artifacts(changes: Any, told: str) -> None:
+    with pytest.raises(ArtifactError, match=told):
+        artifact(**changes)
