@@ -85,8 +85,9 @@ class CopySession(ABC):
         self._looked_up: tuple[int, list[int]] = (0, [])
 
     @abstractmethod
-    def _look_up(self) -> tuple[int, list[int]]:
-        """The length of the match and the whole copy; (0, []) on a miss."""
+    def _look_up(self, most: int | None = None) -> tuple[int, list[int]]:
+        """The length of the match and the whole copy; (0, []) on a miss. What lies
+        behind the first `most` tokens of the copy may be left out."""
 
     @abstractmethod
     def _append(self, token: int) -> None:
@@ -108,7 +109,9 @@ class CopySession(ABC):
         miss. `chance` is not asked: a lookup is deterministic."""
         checks.integer(max_depth, "max_depth", least=0)
         checks.integer(max_nodes, "max_nodes", least=0)
-        match, copied = self._looked_up = self._look_up()
+        # A round publishes one token more than it is deep, so no more of the copy can
+        # be drafted or learnt from; and a loop could be copied for ever.
+        match, copied = self._looked_up = self._look_up(max_depth + 1)
         count = min(len(copied), max_depth, max_nodes)
         if self._control is not None and count:
             count = self._control.choose(match, count)

@@ -154,8 +154,10 @@ def checked_cost(cost: Any) -> tuple[tuple[int, float], ...]:
     """`cost` as a table of (rows, time), or a `ValueError` that says what is wrong."""
     table = _pairs(cost, "cost")
     for index, (rows, seconds) in enumerate(table):
+        # Times are divided as floats, and so must be numbers that a float can hold.
         checks.integer(rows, f"cost[{index}] rows", least=1)
-        if checks.real(seconds, f"cost[{index}] time") <= 0:
+        checks.float64(rows, f"cost[{index}] rows")
+        if checks.float64(seconds, f"cost[{index}] time") <= 0:
             raise SpecbookError(f"cost[{index}] has the time {seconds}, not above 0")
     rows = [pair[0] for pair in table]
     if len(table) < 2 or rows[0] != 1 or sorted(set(rows)) != rows:

@@ -28,6 +28,7 @@ run into the suffix itself.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -177,10 +178,9 @@ class NgramIndex:
         self._lengths = lengths
         self._numbers: dict[tuple[int, int], int] = {}
         self._ends: dict[int, int] = {}
-        self._gaps = [(n, rule.least_gap(n)) for n in lengths]
         # grams[-1 - g][n] is the number of the n-gram ending g tokens ago.
-        depth = 1 + max((gap for _, gap in self._gaps), default=0)
-        self._grams: deque[list[int]] = deque([[0]], maxlen=depth)
+        depth = 1 + rule.least_gap(lengths[-1]) if lengths else 1
+        self._grams: deque[list[int]] = deque([[0]], maxlen=min(depth, sys.maxsize))
 
     def append(self, token: int) -> None:
         """One more token of the prefix."""
@@ -193,10 +193,11 @@ class NgramIndex:
         self._grams.append(grams)
         self.tokens.append(token)
         size = len(self.tokens)
-        for n, gap in self._gaps:
+        for n in self._lengths:
+            gap = self._rule.least_gap(n)
             end = size - gap
             if end < n + self._rule.first:
-                continue
+                break  # longer ones do not fit either, however many are tried
             gram = self._grams[-1 - gap][n]
             if self._rule.newest:
                 self._ends[gram] = end
@@ -206,8 +207,9 @@ class NgramIndex:
     def find(self) -> tuple[int, int] | None:
         """End and length of the match of the longest suffix that has one."""
         grams = self._grams[-1]
-        for n in reversed(self._lengths):
-            if n < len(grams) and (end := self._ends.get(grams[n])) is not None:
+        most = min(self._lengths.stop, len(grams)) - 1
+        for n in range(most, self._lengths.start - 1, -1):
+            if (end := self._ends.get(grams[n])) is not None:
                 return end, n
         return None
 
@@ -316,7 +318,9 @@ class PromptLookupSession(CopySession):
     def _append(self, token: int) -> None:
         self._index.append(token)
 
-    def _look_up(self) -> tuple[int, list[int]]:
+    def _look_up(self, most: int | None = None) -> tuple[int, list[int]]:
+        # All of it: whether a copy is long enough to be drafted does not depend on
+        # what a round can use, and the text bounds it.
         found = self._index.find() if self._max_candidates else None
         if found is None:
             return 0, []

@@ -102,8 +102,9 @@ class Suffix(CopySource):
     ) -> SuffixSession:
         """A session for one request whose prompt is `prefix` (token ids). A lookup
         does not sample, so `policy` is not asked."""
-        if vocab_size is None:
-            vocab_size = IDS
+        vocab_size = IDS if vocab_size is None else vocab_size
+        # What the automaton cannot hold is refused before a token is taken.
+        vocab_size = min(checks.integer(vocab_size, "vocab_size", least=1), IDS)
         tokens = checks.token_ids(prefix, "prefix", vocab_size=vocab_size)
         if self.corpus is not None and (largest := self.corpus.largest) >= vocab_size:
             raise SpecbookError(
@@ -141,7 +142,7 @@ class SuffixSession(CopySession):
         if self._corpus is not None:
             self._place = self._corpus.step(self._place, token)
 
-    def _look_up(self) -> tuple[int, list[int]]:
+    def _look_up(self, most: int | None = None) -> tuple[int, list[int]]:
         end, length = self._text.match
         copy: Any = self._own_copy
         if self._corpus is not None:
@@ -150,7 +151,8 @@ class SuffixSession(CopySession):
                 end, length, copy = other_end, other_length, self._corpus.copy
         if length < self._threshold or self._max_candidates == 0:
             return 0, []
-        return length, copy(end, self._max_candidates)
+        wanted = self._max_candidates
+        return length, copy(end, wanted if most is None else min(wanted, most))
 
     def _own_copy(self, end: int, most: int) -> list[int]:
         """`most` tokens from `end` on. Where the text ends, the copy is its own

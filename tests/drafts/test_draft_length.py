@@ -192,6 +192,8 @@ def test_it_shortens_the_copy_and_changes_nothing_else() -> None:
         (((1, 2.0, 3.0), (2, 1.0)), "must be a pair"),
         (((1.5, 2.0), (2, 1.0)), "integer"),
         (7, "must hold pairs"),
+        (((1, 10**400), (2, 10**400)), "cost\\[0\\] time is too large"),
+        (((1, 1.0), (10**400, 2.0)), "cost\\[1\\] rows is too large"),
     ],
 )
 def test_bad_cost_tables_are_refused(cost: object, message: str) -> None:

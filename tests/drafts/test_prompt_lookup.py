@@ -348,3 +348,19 @@ def test_other_bad_options_are_refused() -> None:
 def test_numpy_ids_are_ids() -> None:
     numpy = pytest.importorskip("numpy")
     assert prompt_lookup(numpy.array([1, 2, 1]), 2, 2) == [2, 1]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_limit_beyond_the_text_costs_nothing(policy: str) -> None:
+    """A suffix cannot be longer than the text, whatever is allowed."""
+    text = sample_text(40)
+
+    def cost(max_ngram: int) -> int:
+        source = PromptLookup(max_ngram, 10, policy)
+        return bytecodes(lambda: source.start(text).propose(max_depth=9, max_nodes=9))
+
+    cost(4)  # what runs once only
+    assert cost(40_000) == cost(4_000)
+    beyond = 2**70  # nothing of this size can be allocated, or counted to
+    found = PromptLookup(beyond, beyond, policy).start([1, 2, 1, 2]).lookup()
+    assert found == prompt_lookup([1, 2, 1, 2], beyond, beyond, policy=policy)

@@ -496,3 +496,41 @@ def test_generators_and_numpy_ids_are_ids() -> None:
     session = source.start(iter([1]))
     session.commit(np.array([2]))
     assert session.lookup() == [3]
+
+
+@pytest.mark.parametrize("length", ["fixed", "adaptive"])
+@pytest.mark.parametrize("corpus", [None, [[9, *[1, 2] * 4, *range(3, 200)]]])
+def test_a_round_copies_no_more_than_it_can_use(
+    length: str, corpus: list[list[int]] | None
+) -> None:
+    """A loop goes on for ever: what is copied of it is what a round may publish."""
+
+    def session(most: int) -> Any:
+        return Suffix(most, corpus=corpus, length=length).start([9, *[1, 2] * 4])
+
+    def cost(most: int) -> int:
+        return bytecodes(lambda: session(most).propose(max_depth=4, max_nodes=9))
+
+    cost(4)  # what runs once only
+    assert cost(100_000) == cost(1_000)
+    assert len(session(1_000).lookup()) >= 100, "the copy itself is long"
+    plain, endless = session(20), session(2**70)
+    for block in ([1, 2, 1, 2, 1], [2, 1, 7], [1], [2, 1, 2, 1, 2]):
+        drafts_of = [
+            [n.token_id for n in s.propose(max_depth=4, max_nodes=9).nodes]
+            for s in (plain, endless)
+        ]
+        assert drafts_of[0] == drafts_of[1]
+        # What is learnt from a round is the same too, bonus token included.
+        for s in (plain, endless):
+            s.commit(block)
+
+
+def test_an_id_that_no_automaton_holds_is_refused_before_any_is_taken() -> None:
+    session = Suffix().start([1, 2, 1], vocab_size=2**70)
+    before = session.lookup()
+    with pytest.raises(SpecbookError, match=r"tokens\[1\] = 2361183241434822606848"):
+        session.commit([2, 2**71])
+    assert session.lookup() == before
+    with pytest.raises(SpecbookError, match="vocab_size must be an integer"):
+        Suffix().start([1], vocab_size=True)
