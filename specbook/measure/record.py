@@ -47,7 +47,8 @@ def record(
     Each finished prompt is kept in a file ending in `.partial`, so that a run that
     was broken off goes on from there. Raises `ArtifactError` when the folder holds
     something that was recorded otherwise (it names what differs, and overwrites
-    nothing), and another `SpecbookError` for bad arguments; both before any decoding.
+    nothing) or cannot be written, and another `SpecbookError` for bad arguments; all
+    before any decoding.
     """
     for name in ("identity", "encode", "encode_chat", "start", "vocab_size"):
         if not hasattr(target, name) or isinstance(target, type):
@@ -78,10 +79,8 @@ def record(
         return kept
     partial = path.with_name(path.name + ".partial")
     done = _begun(partial, settings, wanted)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ArtifactError(f"{folder} cannot be made: {error}") from None
+    # Before hours of decoding: what could not be written at their end is refused now.
+    _write(partial, _partial(settings, done))
     for prompt in chosen[len(done) :]:
         ids = (
             target.encode_chat(prompt.messages)
@@ -110,7 +109,7 @@ def record(
                 seed=seed,
             )
         )
-        write_whole(partial, _partial(settings, done))
+        _write(partial, _partial(settings, done))
         if progress is not None:
             progress(
                 f"{path.name}: {prompt.id} ({len(done)} of {len(chosen)}), "
@@ -128,7 +127,7 @@ def record(
     }
     found = recording.parse(text.encode("utf-8"), entry, path)
     # The manifest last: a file without its entry is refused, never half believed.
-    write_whole(path, text)
+    _write(path, text)
     _enter(folder / "manifest.json", path.name, entry)
     partial.unlink(missing_ok=True)
     return found
@@ -173,6 +172,9 @@ def _begun(
         held, files = content["settings"], content["prompts"]
         if not isinstance(held, dict) or not isinstance(files, dict):
             raise TypeError("settings and prompts must be objects")
+        # One digit of an id may change and leave JSON that reads well.
+        if content["sha256"] != hashlib.sha256(body).hexdigest():
+            raise ValueError("the SHA-256 of what was recorded differs")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArtifactError(
             f"{partial} is damaged ({error}); remove it to begin again"
@@ -187,8 +189,13 @@ def _begun(
 
 def _partial(settings: dict[str, Any], done: list[RecordedOutput]) -> str:
     recorded = json.loads(recording.dump(done))
-    files = prompts.manifest()["files"]
-    return json.dumps({"settings": settings, "prompts": files, "recorded": recorded})
+    content = {
+        "settings": settings,
+        "prompts": prompts.manifest()["files"],
+        "recorded": recorded,
+        "sha256": hashlib.sha256(json.dumps(recorded).encode("utf-8")).hexdigest(),
+    }
+    return json.dumps(content)
 
 
 def _same(wanted: dict[str, Any], held: dict[str, Any], path: Path) -> None:
@@ -210,7 +217,14 @@ def _enter(path: Path, name: str, entry: dict[str, Any]) -> None:
         "prompts": prompts.manifest()["files"],
         "files": dict(sorted(files.items())),
     }
-    write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    _write(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be written: {error}") from error
 
 
 def _command(

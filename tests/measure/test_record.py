@@ -224,6 +224,37 @@ def test_a_damaged_partial_file_is_named(tmp_path):
         record(Bytes(), tmp_path, items=ITEMS, max_new_tokens=24)
 
 
+def test_every_changed_byte_of_a_partial_file_is_refused(tmp_path):
+    """Whitespace aside, which says nothing."""
+    with pytest.raises(Stop):
+        record(
+            Bytes(), tmp_path, items=ITEMS, max_new_tokens=24, progress=stop_after(1)
+        )
+    path = tmp_path / "greedy.json.partial"
+    data = path.read_bytes()
+    begin = data.index(b'"recorded"')
+    target = Bytes()
+    places = [*range(0, begin, 41), *range(begin, len(data), 3)]
+    for place in places:
+        changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        path.write_bytes(changed)
+        with pytest.raises(ArtifactError, match=r"greedy\.json\.partial"):
+            record(target, tmp_path, items=ITEMS, max_new_tokens=24)
+        assert path.read_bytes() == changed
+    assert target.asked == 0, "each was refused before any decoding"
+
+
+def test_what_cannot_be_written_is_said_before_any_decoding(tmp_path, monkeypatch):
+    def full(source, destination):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", full)
+    target = Bytes()
+    with pytest.raises(ArtifactError, match=r"greedy\.json\.partial cannot be written"):
+        record(target, tmp_path, items=ITEMS, max_new_tokens=24)
+    assert target.asked == 0 and files(tmp_path) == []
+
+
 @pytest.mark.parametrize("broken", ["greedy.json", "manifest.json"])
 def test_a_write_that_fails_leaves_nothing_half_done(tmp_path, monkeypatch, broken):
     options = {"items": ITEMS, "max_new_tokens": 24}
@@ -235,7 +266,7 @@ def test_a_write_that_fails_leaves_nothing_half_done(tmp_path, monkeypatch, brok
         plain(source, destination)
 
     monkeypatch.setattr(os, "replace", replace)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(ArtifactError, match=rf"{broken} cannot be written: disk full"):
         record(Bytes(), tmp_path, **options)
     assert not any(name.endswith(".tmp") for name in files(tmp_path))
     assert not (tmp_path / "manifest.json").exists()
