@@ -104,7 +104,12 @@ def publish(made: Path, final: Path, manifest: Mapping[str, Any]) -> dict[str, A
     aside = final.with_name(f".{final.name}-{os.getpid()}-{time.monotonic_ns()}")
     if final.exists():
         os.rename(final, aside)
-    os.rename(made, final)
+    try:
+        os.rename(made, final)
+    except BaseException:
+        if aside.exists():
+            os.rename(aside, final)
+        raise
     shutil.rmtree(aside, ignore_errors=True)
     return whole
 

@@ -66,16 +66,9 @@ def write_circuit(
     narrow for token and note, of heads that cannot hold a note, or whose value heads
     together are narrower than the token.
     """
-    config = student.config
-    width, head = int(config.hidden_size), int(config.head_dim)
-    groups, layers = int(config.num_key_value_heads), len(student.model.layers)
+    check_shape(student.config)
+    width = int(student.config.hidden_size)
     token = width - NOTE - 1
-    if layers < 2 or head < NOTE or not NOTE <= token <= groups * head:
-        raise SpecbookError(
-            f"a copying start needs two layers, heads of at least {NOTE} and a width "
-            f"from {2 * NOTE + 1} to {groups * head + NOTE + 1}; got {layers} layers, "
-            f"heads of {head} and width {width}"
-        )
     embedding = target.get_input_embeddings().weight.float()
     if weights is None:
         weights = torch.ones(len(embedding))
@@ -97,6 +90,18 @@ def write_circuit(
     _write_previous_token_head(student, signature, length, unit)
     dual = _dual(vectors, share)
     _write_copying_heads(student, signature, dual, length, generator)
+
+
+def check_shape(config: Any) -> None:
+    """Raise `SpecbookError` when a student of `config` has no room for the circuit."""
+    width, head = int(config.hidden_size), int(config.head_dim)
+    groups, layers = int(config.num_key_value_heads), int(config.num_hidden_layers)
+    if layers < 2 or head < NOTE or not NOTE <= width - NOTE - 1 <= groups * head:
+        raise SpecbookError(
+            f"a copying start needs two layers, heads of at least {NOTE} and a width "
+            f"from {2 * NOTE + 1} to {groups * head + NOTE + 1}; got {layers} layers, "
+            f"heads of {head} and width {width}"
+        )
 
 
 def _write_previous_token_head(

@@ -9,6 +9,7 @@ bits as one that was not.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -31,7 +32,7 @@ from .settings import Settings
 _POOL = 32
 """Batches whose sequences are sorted by length together."""
 
-_CHECKPOINT = "specbook draft training 1"
+_CHECKPOINT = "specbook draft training 2"
 
 Progress = Callable[[str], None]
 
@@ -246,8 +247,26 @@ def _save(
         tensors[f"weight/{name}"] = parameter.detach()
         for part in ("exp_avg", "exp_avg_sq", "step"):
             tensors[f"{part}/{name}"] = state[part]
-    noted = {"format": _CHECKPOINT, "key": key, "step": step, "curve": curve}
+    noted: dict[str, Any] = {
+        "format": _CHECKPOINT,
+        "key": key,
+        "step": step,
+        "curve": curve,
+    }
+    noted["sha256"] = _digest(noted, tensors)
     shards.write_bytes(path, save(tensors, metadata={"specbook": json.dumps(noted)}))
+
+
+def _digest(noted: dict[str, Any], tensors: dict[str, torch.Tensor]) -> str:
+    """One sha256 over what is noted and over names, types, shapes and bytes of the
+    tensors: a flipped bit of a weight leaves a file that loads."""
+    told = {name: value for name, value in noted.items() if name != "sha256"}
+    found = hashlib.sha256(json.dumps(told, sort_keys=True).encode("utf-8"))
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def _load(
@@ -261,6 +280,8 @@ def _load(
         raise ArtifactError(f"{path} cannot be read: {problem}") from problem
     if not isinstance(state, dict) or state.get("format") != _CHECKPOINT:
         raise ArtifactError(f"{path} is not a checkpoint of {_CHECKPOINT!r}")
+    if state.get("sha256") != _digest(state, tensors):
+        raise ArtifactError(f"{path} is damaged: its sha256 differs; remove it")
     if state.get("key") != key:
         raise ArtifactError(
             f"{path} belongs to a run with other settings or other data: go on with "

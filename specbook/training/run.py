@@ -64,8 +64,11 @@ def train_draft(
             f"{checkpoint} is there from an unfinished run: go on with it (--resume) "
             "or remove it"
         )
-    data = teacher.make(target, recipe, rows=rows, progress=say)
+    checks.integer(rows, "rows", least=1)
     source = checked_source(target)
+    student.student_config(_config(source), settings)
+    _check_writable(final.parent)
+    data = teacher.make(target, recipe, rows=rows, progress=say)
     model = new_student(source, data, settings)
     sequences = data.sequences()
     validation = data.validation_sequences()
@@ -119,6 +122,22 @@ def train_draft(
     checkpoint.unlink(missing_ok=True)
     say(f"written: {final}")
     return manifest
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise ArtifactError(f"{folder} cannot be written to: {problem}") from problem
+
+
+def _config(source: str) -> Any:
+    from transformers import AutoConfig
+
+    with quiet_transformers():
+        return AutoConfig.from_pretrained(source, trust_remote_code=False)
 
 
 def new_student(source: str, data: teacher.TeacherData, settings: Settings) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -62,12 +63,15 @@ class Recipe:
     held_out: Fraction = Fraction(1, 20)
 
     def __post_init__(self) -> None:
-        checks.integer(self.seed, "seed", least=0)
-        checks.integer(self.sequences, "sequences", least=1)
-        checks.integer(self.top_k, "top_k", least=1)
-        checks.integer(self.prompt_tokens, "prompt_tokens", least=2)
-        checks.integer(self.window_tokens, "window_tokens", least=2)
+        _keep(self, checks.integer, 0, "seed")
+        _keep(self, checks.integer, 1, "sequences", "top_k")
+        _keep(self, checks.integer, 2, "prompt_tokens", "window_tokens")
         checks.one_of(self.dtype, "dtype", DTYPES)
+        names = checks.entries(self.packages, "packages", "package names")
+        for index, name in enumerate(names):
+            checks.text(name, f"packages[{index}]")
+        object.__setattr__(self, "packages", tuple(names))
+        checks.real(self.held_out, "held_out", least=0, most=1)
 
     def described(self) -> dict[str, Any]:
         """As plain JSON, with the fixed texts and numbers that it stands on."""
@@ -114,17 +118,19 @@ class Settings:
     checkpoint_every: int = 200
 
     def __post_init__(self) -> None:
-        for name in (
-            *("layers", "width", "inner", "heads", "kv_heads"),
-            *("steps", "rows_per_step", "others", "checkpoint_every"),
-        ):
-            checks.integer(getattr(self, name), name, least=1)
-        for name in ("warm_up", "seed"):
-            checks.integer(getattr(self, name), name, least=0)
-        for name in ("learning_rate", "embedding_rate", "weight_decay"):
-            checks.real(getattr(self, name), name, least=0)
-        if not checks.real(self.clip, "clip") > 0:
+        shape = ("layers", "width", "inner", "heads", "kv_heads")
+        counts = ("steps", "rows_per_step", "others", "checkpoint_every")
+        _keep(self, checks.integer, 1, *shape, *counts)
+        _keep(self, checks.integer, 0, "warm_up", "seed")
+        rates = ("learning_rate", "embedding_rate", "weight_decay", "clip")
+        _keep(self, checks.float64, 0, *rates)
+        if self.clip == 0:
             raise SpecbookError(f"clip must be above 0, got {self.clip}")
+        if self.heads % self.kv_heads:
+            raise SpecbookError(
+                f"each of kv_heads serves as many heads: {self.heads} heads are no "
+                f"multiple of {self.kv_heads}"
+            )
         checks.one_of(self.start, "start", STARTS)
         checks.one_of(self.dtype, "dtype", ("float32", "bfloat16"))
 
@@ -138,3 +144,11 @@ class Settings:
             return (step + 1) / (self.warm_up + 1)
         done = (step - self.warm_up) / max(1, self.steps - self.warm_up)
         return 0.1 + 0.45 * (1 + math.cos(math.pi * done))
+
+
+def _keep(settings: Any, check: Callable[..., Any], least: int, *names: str) -> None:
+    """Each of the fields `names` as `check` gives it back: a number of numpy's, or a
+    Fraction, is no plain JSON, and what is trained is told in JSON."""
+    for name in names:
+        value = check(getattr(settings, name), name, least=least)
+        object.__setattr__(settings, name, value)

@@ -103,10 +103,12 @@ def read(
             f"{path} was made by another teacher or recipe: its key is "
             f"{noted.get('key')!r}, expected {key!r}"
         )
+    _check_arrays(found, path)
     lengths, firsts = found["lengths"], found["first_rows"]
     rows = lengths - 1 - firsts
     if (
         rows.min(initial=0) < 0
+        or firsts.min(initial=0) < 0
         or lengths.sum() != len(found["tokens"])
         or not rows.sum() == len(found["top_ids"]) == len(found["top_logps"])
     ):
@@ -125,6 +127,29 @@ def read(
         for i in range(len(lengths))
     ]
     return sequences, dict(noted["about"])
+
+
+def _check_arrays(found: dict[str, np.ndarray], path: Path) -> None:
+    """Raise `ArtifactError` unless the arrays are of the kinds that `write` writes."""
+    for name, array in found.items():
+        kind, axes = (
+            ("f", 2) if name == "top_logps" else ("iu", 2 if "top" in name else 1)
+        )
+        if array.dtype.kind not in kind or array.ndim != axes:
+            raise ArtifactError(
+                f"{path}: {name} is {array.dtype} {list(array.shape)}, not what a "
+                "shard holds"
+            )
+    for one, other in (
+        ("lengths", "first_rows"),
+        ("lengths", "prompt_lengths"),
+        ("top_ids", "top_logps"),
+    ):
+        if found[one].shape != found[other].shape:
+            raise ArtifactError(
+                f"{path}: {one} is {list(found[one].shape)} and {other} "
+                f"{list(found[other].shape)}"
+            )
 
 
 def file_sha256(path: Path) -> str:

@@ -36,7 +36,37 @@ def build(target: Any, settings: Settings, weights: torch.Tensor | None = None) 
         raise TargetError(
             f"a student is made for a LlamaForCausalLM, not a {type(target).__name__}"
         )
-    config = target.config
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
+        torch.manual_seed(settings.seed)
+        config = student_config(target.config, settings)
+        student = transformers.LlamaForCausalLM(config)
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        special = getattr(target.generation_config, name)
+        setattr(student.generation_config, name, special)
+    if settings.start == "embeddings":
+        _take_embeddings(target, student, weights)
+    elif settings.start == "copying":
+        copying.write_circuit(target, student, weights, settings.seed)
+    return student.eval()
+
+
+@torch.no_grad()
+def _take_embeddings(target: Any, student: Any, weights: torch.Tensor | None) -> None:
+    embedding = target.get_input_embeddings().weight.float()
+    width = student.config.hidden_size
+    p = projection(embedding, width, weights).float()
+    student.model.embed_tokens.weight.copy_(embedding @ p)
+    student.model.norm.weight.fill_(copying.FINAL_NORM)
+
+
+def student_config(config: Any, settings: Settings) -> Any:
+    """The student's LlamaConfig, from the `config` of its target. Raises
+    `SpecbookError` for a shape that cannot be: asked for before the data are made,
+    which take much longer."""
+    import transformers
+
+    if config.model_type != "llama":
+        raise TargetError(f"a student is made for a Llama, not a {config.model_type}")
     size = int(config.hidden_size)
     checks.integer(settings.width, "width", least=1, most=size)
     told = config.to_dict()
@@ -55,26 +85,10 @@ def build(target: Any, settings: Settings, weights: torch.Tensor | None = None) 
         tie_word_embeddings=True,
         dtype="float32",
     )
-    with torch.random.fork_rng(devices=[]), quiet_transformers():
-        torch.manual_seed(settings.seed)
-        try:
-            student = transformers.LlamaForCausalLM(transformers.LlamaConfig(**told))
-        except Exception as problem:  # transformers checks configs with its own class
-            raise SpecbookError(f"no such student: {problem}") from problem
-    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
-        special = getattr(target.generation_config, name)
-        setattr(student.generation_config, name, special)
-    if settings.start == "embeddings":
-        _take_embeddings(target, student, weights)
-    elif settings.start == "copying":
-        copying.write_circuit(target, student, weights, settings.seed)
-    return student.eval()
-
-
-@torch.no_grad()
-def _take_embeddings(target: Any, student: Any, weights: torch.Tensor | None) -> None:
-    embedding = target.get_input_embeddings().weight.float()
-    width = student.config.hidden_size
-    p = projection(embedding, width, weights).float()
-    student.model.embed_tokens.weight.copy_(embedding @ p)
-    student.model.norm.weight.fill_(copying.FINAL_NORM)
+    try:
+        made = transformers.LlamaConfig(**told)
+    except Exception as problem:  # transformers checks configs with its own class
+        raise SpecbookError(f"no such student: {problem}") from problem
+    if settings.start == "copying":
+        copying.check_shape(made)
+    return made

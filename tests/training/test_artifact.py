@@ -138,6 +138,25 @@ def test_only_an_artifact_is_replaced(folder, tmp_path):
             artifact.publish(made(), tmp_path / "free", nameless)
 
 
+def test_a_replacement_that_fails_leaves_the_old_one(folder, tmp_path, monkeypatch):
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "model.safetensors").write_bytes(b"other")
+    plain = os.rename
+
+    def rename(source, destination):
+        if source == new:
+            raise OSError("gone")
+        plain(source, destination)
+
+    monkeypatch.setattr(artifact.os, "rename", rename)
+    with pytest.raises(OSError, match="gone"):
+        artifact.publish(new, folder, {"kind": "draft model", "name": "y"})
+    monkeypatch.undo()
+    assert artifact.load_manifest(folder)["name"] == "x"
+    assert os.listdir(folder.parent) == ["final"]
+
+
 @pytest.mark.parametrize("folder", [None, 3, b"x"], ids=["none", "number", "bytes"])
 def test_a_folder_is_a_path(folder):
     with pytest.raises(ArtifactError, match="a folder"):

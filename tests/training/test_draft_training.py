@@ -1,6 +1,8 @@
 """The training loop: order, masks, and a run that was interrupted."""
 
 import dataclasses
+import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from specbook.errors import ArtifactError, SpecbookError
 from specbook.models.tiny import tiny_llama
 from specbook.training import draft
 from specbook.training.decoding import TaughtSequence, continue_all
-from specbook.training.settings import Settings
+from specbook.training.settings import Recipe, Settings
 
 SETTINGS = Settings(
     steps=6,
@@ -127,6 +129,29 @@ def test_a_checkpoint_is_not_run_over_nor_mixed_up(sequences, tmp_path):
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ArtifactError, match="cannot be read"):
         run(sequences, student(), checkpoint=path, resume=True)
+
+
+def test_every_changed_byte_of_a_checkpoint_is_refused(sequences, tmp_path):
+    """Weights and moments too: what goes on from a flipped bit ends elsewhere."""
+    path = tmp_path / "run.safetensors"
+    run(sequences, student(), checkpoint=path, stop_after=2)
+    data = path.read_bytes()
+    header = 8 + int.from_bytes(data[:8], "little")
+    model = student()
+    before = [parameter.clone() for parameter in model.parameters()]
+    for place in [*range(0, header, 23), *range(header, len(data), len(data) // 50)]:
+        for bit in (1, 64):
+            damaged = bytearray(data)
+            damaged[place] ^= bit
+            path.write_bytes(damaged)
+            with pytest.raises(ArtifactError, match=r"run\.safetensors"):
+                run(sequences, model, checkpoint=path, resume=True)
+    for damaged in (data[:-1], data[: len(data) // 2], b"", data + b"\0"):
+        path.write_bytes(damaged)
+        with pytest.raises(ArtifactError, match=r"run\.safetensors"):
+            run(sequences, model, checkpoint=path, resume=True)
+    for parameter, same in zip(model.parameters(), before, strict=True):
+        assert torch.equal(parameter, same), "a refused checkpoint changes nothing"
 
 
 def test_a_checkpoint_that_breaks_off_leaves_the_last_one(
@@ -271,12 +296,46 @@ def test_the_rate_warms_up_and_falls_to_a_tenth():
         {"learning_rate": -1},
         {"clip": 0},
         {"warm_up": -1},
+        {"kv_heads": 4, "heads": 6},
+        {"learning_rate": 10**400},
     ],
-    ids=[f"case{i}" for i in range(14)],
+    ids=[f"case{i}" for i in range(16)],
 )
 def test_bad_settings_are_refused(changes):
     with pytest.raises(SpecbookError, match=next(iter(changes))):
         Settings(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"packages": "sympy"},
+        {"packages": 5},
+        {"packages": ["sympy", 1]},
+        {"held_out": 2},
+        {"held_out": "half"},
+        {"held_out": float("nan")},
+        {"top_k": 0},
+        {"seed": -1},
+        {"window_tokens": 1},
+    ],
+    ids=[f"case{i}" for i in range(9)],
+)
+def test_bad_recipes_are_refused(changes):
+    with pytest.raises(SpecbookError, match=next(iter(changes))):
+        Recipe(**changes)
+
+
+def test_what_is_told_is_plain_json():
+    """The key of a run and its manifest are JSON: whatever numbers were given."""
+    settings = Settings(
+        steps=np.int64(7), learning_rate=Fraction(1, 8), clip=np.float32(0.5)
+    )
+    plain = Settings(steps=7, learning_rate=0.125, clip=0.5)
+    assert json.dumps(settings.described()) == json.dumps(plain.described())
+    recipe = Recipe(seed=np.int64(3), packages=["rich"])
+    assert recipe == Recipe(seed=3, packages=("rich",))
+    assert json.loads(json.dumps(recipe.described()))["packages"] == ["rich"]
 
 
 def test_nothing_to_train_on_and_a_head_of_its_own_are_refused(sequences):

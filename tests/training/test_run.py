@@ -1,5 +1,6 @@
 """From a target to a folder that transformers loads: the whole of `train draft`."""
 
+import dataclasses
 import json
 import os
 
@@ -143,3 +144,34 @@ def test_a_folder_that_is_in_the_way_is_refused_before_the_work(tiny_folder, tmp
     (tmp_path / "thesis.txt").write_text("x", encoding="utf-8")
     with pytest.raises(SpecbookError, match="not replaced"):
         train(tmp_path, tiny_folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"width": 36}, "width must be at most 32"),
+        ({"heads": 10, "kv_heads": 5}, "no such student"),
+        ({"start": "copying"}, "copying start needs"),
+    ],
+    ids=["width", "heads", "copying"],
+)
+def test_a_draft_that_cannot_be_is_refused_before_the_data_are_made(
+    tiny_folder, tmp_path, monkeypatch, changes, told
+):
+    monkeypatch.setattr(teacher, "make", lambda *a, **b: pytest.fail("data were made"))
+    with pytest.raises(SpecbookError, match=told):
+        train(
+            tmp_path / "deep" / "tiny",
+            tiny_folder,
+            settings=dataclasses.replace(SETTINGS, **changes),
+        )
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_data_are_made(
+    tiny_folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(teacher, "make", lambda *a, **b: pytest.fail("data were made"))
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(ArtifactError, match="file.* cannot be written to"):
+        train(tmp_path / "file" / "tiny", tiny_folder)

@@ -100,6 +100,33 @@ def test_lengths_that_do_not_add_up_are_refused(tmp_path):
         shards.read(path, key="k")
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("first_rows", lambda a: a[:0]),
+        ("prompt_lengths", lambda a: a[:0]),
+        ("lengths", lambda a: a[:, None]),
+        ("first_rows", lambda a: a - 3),
+        ("tokens", lambda a: a.astype(np.float32)),
+        ("top_logps", lambda a: a.astype(np.int32)),
+        ("top_ids", lambda a: a[:, :1]),
+        ("top_ids", lambda a: a.reshape(-1)),
+    ],
+    ids=[f"case{i}" for i in range(8)],
+)
+def test_arrays_of_another_shape_are_refused(tmp_path, name, change):
+    from safetensors.numpy import load, save
+
+    path = tmp_path / "one.safetensors"
+    shards.write(path, [sequence()], key="k")
+    tensors = load(path.read_bytes())
+    tensors[name] = np.ascontiguousarray(change(tensors[name]))
+    noted = json.dumps({"format": shards.FORMAT, "key": "k", "about": {}})
+    path.write_bytes(save(tensors, metadata={"specbook": noted}))
+    with pytest.raises(ArtifactError, match=r"one\.safetensors: "):
+        shards.read(path, key="k")
+
+
 def test_bad_sequences_are_refused(tmp_path):
     path = tmp_path / "one.safetensors"
     short = sequence()

@@ -82,7 +82,7 @@ def test_a_student_is_an_ordinary_llama(start):
     ("changes", "told"),
     [
         ({"width": 36}, "width"),
-        ({"heads": 5}, "no such student"),
+        ({"heads": 5, "kv_heads": 5}, "no such student"),
         ({"start": "copying"}, "copying start needs"),
         ({"start": "copying", "layers": 1, "width": 32}, "copying start needs"),
     ],
