@@ -110,14 +110,20 @@ def ask(p: Any, q: Any, k: Any, sampling: Any) -> Position:
     return Position(p, tuple(rows), k, str(sampling))
 
 
-def vectors(asked: Position) -> dict[tuple[int, ...], Any]:
-    """Every ordered vector of drafts that can come, with its probability."""
+def vectors(asked: Position) -> tuple[dict[tuple[int, ...], int], int]:
+    """Every ordered vector of drafts that can come, as a whole number of parts, and
+    how many parts there are, as few as can be: the probability of X is
+    `parts[X] / scale`, exactly.
+
+    `asked`: a question in Fractions. Raises `SpecbookError` for more than
+    `MAX_VECTORS` vectors.
+    """
     if asked.sampling not in ("iid", "independent"):
         listed: dict[Any, Any] = law(
             lambda chance: tuple(draw.token for draw in asked.draw(chance)),
             max_branches=MAX_VECTORS,
         )
-        return listed
+        return in_parts(listed)
     # Q(X) is a product (section 0x08C): nothing to walk through.
     rows = asked.rows if asked.sampling == "independent" else asked.rows * asked.k
     count = math.prod(int(np.count_nonzero(row)) for row in rows)
@@ -126,11 +132,25 @@ def vectors(asked: Position) -> dict[tuple[int, ...], Any]:
             f"{asked.k} drafts make {count} vectors, more than {MAX_VECTORS}; "
             "optimal_acceptance does not list them"
         )
-    found: dict[tuple[int, ...], Any] = {(): Fraction(1) if asked.exact else 1.0}
+    found: dict[tuple[int, ...], int] = {(): 1}
+    scale = 1
     for row in rows:
-        drawn = [(x, row[x]) for x in np.flatnonzero(row).tolist()]
-        found = {(*X, x): mass * q for X, mass in found.items() for x, q in drawn}
-    return found
+        parts, whole = in_parts(dict(enumerate(row.tolist())))
+        drawn = [(x, part) for x, part in parts.items() if part]
+        found = {(*X, x): mass * part for X, mass in found.items() for x, part in drawn}
+        scale *= whole
+    spare = math.gcd(scale, *found.values())
+    return {X: mass // spare for X, mass in found.items()}, scale // spare
+
+
+def in_parts(masses: Mapping[Any, Fraction]) -> tuple[dict[Any, int], int]:
+    """Fractions as whole numbers over their least common denominator, and that."""
+    scale = math.lcm(*(mass.denominator for mass in masses.values()))
+    parts = {
+        key: mass.numerator * (scale // mass.denominator)
+        for key, mass in masses.items()
+    }
+    return parts, scale
 
 
 def _read(row: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ ever rounded to fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -26,7 +26,7 @@ from networkx.algorithms.flow import dinitz
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from .drafted import ask, vectors
+from .drafted import ask, in_parts, vectors
 
 INT32 = 2**31 - 1
 
@@ -58,12 +58,11 @@ def transport(p: Any, q: Any, k: int, sampling: str = "iid") -> Transport:
     """
     asked = ask(p, q, k, sampling)
     question = asked.as_fractions()
-    masses = vectors(question)
-    wanted = dict(enumerate(question.p.tolist()))
-    scale = math.lcm(
-        *(mass.denominator for part in (masses, wanted) for mass in part.values())
-    )
-    supply, demand = _scaled(masses, scale), _scaled(wanted, scale)
+    drafts, draft_parts = vectors(question)
+    tokens, token_parts = in_parts(dict(enumerate(question.p.tolist())))
+    scale = math.lcm(draft_parts, token_parts)
+    supply = _scaled(drafts, draft_parts, scale)
+    demand = _scaled(tokens, token_parts, scale)
     method = "scipy" if scale <= INT32 else "networkx"
     flow = (_by_scipy if method == "scipy" else _by_networkx)(supply, demand)
 
@@ -78,11 +77,8 @@ def transport(p: Any, q: Any, k: int, sampling: str = "iid") -> Transport:
     return Transport(float(accepted), rounded, method, scale)
 
 
-def _scaled(masses: Mapping[Any, Fraction], scale: int) -> dict[Any, int]:
-    return {
-        key: mass.numerator * (scale // mass.denominator)
-        for key, mass in masses.items()
-    }
+def _scaled(parts: Mapping[Any, int], whole: int, scale: int) -> dict[Any, int]:
+    return {key: part * (scale // whole) for key, part in parts.items()}
 
 
 def _rest(
@@ -103,9 +99,10 @@ def _rest(
     }
 
 
-def _members(X: Vector, demand: Mapping[int, int]) -> Sequence[int]:
-    """The tokens in X that p asks for."""
-    return sorted({y for y in X if demand[y]})
+def _members(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> list[Any]:
+    """For every vector the tokens in it that p asks for."""
+    wanted = {y for y, amount in demand.items() if amount}
+    return [sorted(wanted.intersection(X)) for X in supply]
 
 
 def _by_scipy(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
@@ -117,8 +114,7 @@ def _by_scipy(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
     heads = list(range(1, first))
     capacities = list(supply.values())
     bounds = [0, len(heads)]
-    for X, amount in supply.items():
-        inside = _members(X, demand)
+    for inside, amount in zip(_members(supply, demand), supply.values(), strict=True):
         heads += [first + y for y in inside]
         capacities += [amount] * len(inside)
         bounds.append(len(heads))
@@ -150,10 +146,11 @@ def _by_scipy(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
 def _by_networkx(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
     graph = networkx.DiGraph()
     graph.add_nodes_from(("source", "sink"))
-    for X, amount in supply.items():
+    for inside, (X, amount) in zip(
+        _members(supply, demand), supply.items(), strict=True
+    ):
         graph.add_edge("source", X, capacity=amount)
-        for y in _members(X, demand):
-            graph.add_edge(X, y, capacity=amount)
+        graph.add_edges_from(((X, y) for y in inside), capacity=amount)
     for y, amount in demand.items():
         graph.add_edge(y, "sink", capacity=amount)
     _, flows = networkx.maximum_flow(graph, "source", "sink", flow_func=dinitz)

@@ -179,8 +179,8 @@ def test_capacities_that_are_rounded_are_found(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         flow,
         "_scaled",
-        lambda masses, scale: {
-            key: int(float(mass) * scale * (1 - 2**-50)) for key, mass in masses.items()
+        lambda parts, whole, scale: {
+            key: int(part / whole * scale * (1 - 2**-50)) for key, part in parts.items()
         },
     )
     must_fail(check)
