@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from .. import checks
-from ..errors import LawError, SpecbookError
+from ..errors import SpecbookError
 from ..tree import CandidateTree
 from .acceptance import by_depth, increasing_slots
 from .best_first import grow
+from .observed import Observed
 from .progress import PlannedTree
 from .sequoia import solve
 
@@ -240,44 +241,32 @@ class Decision:
 
 
 def decide(
-    counts: Any,
+    observed: Observed,
     times: Times,
     *,
     max_depth: int | None = None,
-    pooled: bool = False,
     worlds: int = 1000,
     seed: int = 0,
 ) -> Decision:
     """Chooses a tree from measurements, and says how sure the choice is.
 
-    `counts` [prompts, depths, 1 + slots]: how often, at nodes whose children were of
-    that depth, slot b was selected; entry 0 counts the nodes where none was. `pooled`:
-    one row of slots for all depths, for which `max_depth` may go deeper than the counts
-    do. Both measurements are drawn again `worlds` times: prompts with all their counts,
+    Both measurements are drawn again `worlds` times: prompts with all their counts,
     because the nodes of one text are alike, and turns of the clock with all their
     sizes. The candidates are the optimal trees of the measured slots; in each world
-    they are priced anew. Raises `SpecbookError` for counts without prompts or with a
-    depth that was never reached.
+    they are priced anew. Pooled observations (`Observed.pooled`) may plan deeper than
+    they were made. Raises `SpecbookError` for what are no observations or times.
     """
-    table = _checked_counts(counts)
+    if not isinstance(observed, Observed):
+        raise SpecbookError(f"observed must be Observed, got {observed!r}")
     if not isinstance(times, Times):
         raise SpecbookError(f"times must be Times, got {times!r}")
     checks.integer(worlds, "worlds", least=1)
     checks.integer(seed, "seed", least=0)
-    if pooled:
-        table = table.sum(axis=1, keepdims=True)
-    slots = _slots(table.sum(axis=0)[None])[0]
-    acceptance = slots[0].tolist() if pooled else [row.tolist() for row in slots]
-    choice = choose(acceptance, times.steps(), times.draft_steps(), max_depth=max_depth)
+    choice = choose(
+        observed.acceptance(), times.steps(), times.draft_steps(), max_depth=max_depth
+    )
     rng = np.random.default_rng(seed)
-    again = rng.integers(len(table), size=(worlds, len(table)))
-    sums = np.stack([table[rows].sum(axis=0) for rows in again])
-    if (sums.sum(axis=2) == 0).any():
-        raise SpecbookError(
-            "a depth was reached on so few prompts that some worlds have none: "
-            "measure more prompts, or pool the depths"
-        )
-    drawn = _slots(sums)
+    drawn = observed.drawn_again(rng, worlds)
     turns = rng.integers(len(times.verify), size=(worlds, len(times.verify)))
     medians = np.median(times.verify[turns], axis=1)
     one = medians[:, times.nodes.index(1)]
@@ -287,51 +276,33 @@ def decide(
         draft = np.median(times.draft[steps], axis=1) / one
     speeds = np.stack(
         [
-            _progress(c.tree, drawn, pooled)
+            _progress(c.tree, drawn, observed.every_depth)
             / (medians[:, times.nodes.index(c.nodes)] / one + c.depth * draft)
             for c in choice.candidates
         ]
     )
     wins = np.bincount(speeds.argmax(axis=0), minlength=len(speeds)) / worlds
-    standings = []
-    for number, candidate in enumerate(choice.candidates):
-        against = _interval(speeds[number] / speeds[0])
-        standings.append(
-            Standing(candidate, float(wins[number]), _interval(speeds[number]), against)
+    standings = [
+        Standing(
+            candidate,
+            float(wins[number]),
+            _interval(speeds[number]),
+            _interval(speeds[number] / speeds[0]),
         )
+        for number, candidate in enumerate(choice.candidates)
+    ]
     near = tuple(one for one in standings[1:] if one.against_best[1] >= 1)
     return Decision(choice, standings[0], near, worlds)
 
 
-def _checked_counts(counts: Any) -> np.ndarray:
-    table = np.asarray(counts)
-    if table.ndim != 3 or 0 in table.shape or table.shape[2] < 2:
-        raise LawError(
-            "counts must be [prompts, depths, 1 + slots], none of them 0, got shape "
-            f"{table.shape}"
-        )
-    if table.dtype.kind not in "iu" or (table < 0).any():
-        raise LawError("counts must be integers, none negative")
-    if unreached := np.flatnonzero(table.sum(axis=(0, 2)) == 0).tolist():
-        raise LawError(f"depth {unreached[0] + 1} was never reached: leave it out")
-    return table
-
-
-def _slots(sums: np.ndarray) -> np.ndarray:
-    """[worlds, depths, 1 + slots] counts as acceptance rows: [0, p_1, ...]."""
-    rows = sums / sums.sum(axis=2, keepdims=True)
-    rows[:, :, 0] = 0
-    return rows
-
-
-def _progress(shape: CandidateTree, rows: np.ndarray, pooled: bool) -> np.ndarray:
+def _progress(shape: CandidateTree, rows: np.ndarray, every: bool) -> np.ndarray:
     """G of one shape in every world; rows [worlds, depths, 1 + slots]."""
     total = np.ones(len(rows))
     values: list[np.ndarray] = []
     for rank, parent, depth in zip(
         shape.token_ids, shape.parents, shape.depths, strict=True
     ):
-        slot = rows[:, 0 if pooled else depth - 1, rank + 1]
+        slot = rows[:, depth - 1 if every else 0, rank + 1]
         values.append(slot if parent < 0 else values[parent] * slot)
         total += values[-1]
     return total

@@ -18,6 +18,7 @@ from specbook.errors import ArtifactError, SpecbookError
 from specbook.topologies.acceptance import selected_from_conditional
 from specbook.topologies.artifact import TreeArtifact, topology_hash
 from specbook.topologies.hardware import Times, choose, decide, plans
+from specbook.topologies.observed import Observed
 from specbook.topologies.progress import expected_progress
 from specbook.topologies.sequoia import optimize_tree
 
@@ -132,14 +133,23 @@ def test_bad_prices(arguments: Any, told: str) -> None:
 SIZES = (1, 2, 4, 8, 16, 32)
 
 
+def full(counts: Any) -> Observed:
+    """From histograms [prompts, depths, 1 + slots] of nodes that had every child;
+    entry 0 counts those where none was selected."""
+    selected = np.asarray(counts)[:, :, 1:]
+    after = np.cumsum(selected, axis=2) - selected
+    return Observed(np.asarray(counts).sum(axis=2)[..., None] - after, selected)
+
+
 def measured(
     prompts: int, spread: float, *, seed: int = 0, nodes: int = 60
-) -> tuple[np.ndarray, Times]:
+) -> tuple[Observed, Times]:
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(nodes, [0.25, 0.6, 0.1, 0.05], size=(prompts, 6))
+    observed = full(counts)
     base = 0.02 * np.array([1, 1.02, 1.1, 1.3, 1.9, 3.2])
     verify = base * rng.lognormal(0, spread, (15, len(SIZES)))
-    return counts, Times(SIZES, verify, 0.003 * rng.lognormal(0, spread, 15))
+    return observed, Times(SIZES, verify, 0.003 * rng.lognormal(0, spread, 15))
 
 
 def test_a_decision_says_how_sure_it_is() -> None:
@@ -165,9 +175,7 @@ def test_worlds_are_priced_as_choose_prices() -> None:
     assert found.standing.wins == 1
     for bound in found.standing.speedup:
         assert bound == pytest.approx(found.choice.speedup, rel=1e-12)
-    p = counts[0] / counts[0].sum(axis=1, keepdims=True)
-    p[:, 0] = 0
-    same = choose([row.tolist() for row in p], times.steps(), times.draft_steps())
+    same = choose(counts.acceptance(), times.steps(), times.draft_steps())
     assert same.tree == found.choice.tree and same.speedup == found.choice.speedup
 
 
@@ -175,7 +183,7 @@ def test_pooled_counts_may_plan_deeper() -> None:
     counts, times = measured(8, 0.01)
     flat = Times(SIZES, np.full((3, len(SIZES)), 0.02), np.array([]))
     assert decide(counts, flat, worlds=5).choice.best.depth <= 6
-    assert decide(counts, flat, pooled=True, worlds=5).choice.best.depth > 6
+    assert decide(counts.pooled(), flat, worlds=5).choice.best.depth > 6
     assert flat.draft_steps() == 0
     assert times.steps()[1] == 1
 
@@ -185,20 +193,17 @@ def test_decisions_repeat() -> None:
     assert one.standing == other.standing
 
 
-@pytest.mark.parametrize(
-    ("counts", "told"),
-    [
-        ([[1, 2]], "prompts, depths"),
-        (np.zeros((0, 2, 3), dtype=int), "prompts, depths"),
-        ([[[1.0, 2.0]]], "integers"),
-        ([[[1, -2]]], "negative"),
-        ([[[1, 2], [0, 0]]], "depth 2 was never reached"),
-        (None, "prompts, depths"),
-    ],
-)
-def test_bad_counts(counts: Any, told: str) -> None:
-    with pytest.raises(SpecbookError, match=told):
-        decide(counts, measured(4, 0.1)[1], worlds=5)
+def test_bad_decisions() -> None:
+    observed, times = measured(4, 0.1)
+    for arguments, told in (
+        (([[[1, 2]]], times), "observed"),
+        ((observed, {1: 0.1}), "times"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            decide(*arguments, worlds=5)  # type: ignore[arg-type]
+    for options in ({"worlds": 0}, {"worlds": True}, {"seed": -1}, {"max_depth": -1}):
+        with pytest.raises(SpecbookError, match=next(iter(options))):
+            decide(observed, times, **{"worlds": 5, **options})
 
 
 def test_bad_times() -> None:
@@ -215,10 +220,6 @@ def test_bad_times() -> None:
     ):
         with pytest.raises(SpecbookError, match=told):
             Times(nodes, verify, np.array(draft))
-    with pytest.raises(SpecbookError, match="times"):
-        decide([[[1, 2]]], {1: 0.1}, worlds=5)  # type: ignore[arg-type]
-    with pytest.raises(SpecbookError, match="so few prompts"):
-        decide([[[1, 2], [1, 1]], [[1, 2], [0, 0]]], measured(4, 0.1)[1], worlds=200)
 
 
 # ------------------------------------------------------------------------- a file
