@@ -41,6 +41,7 @@ FLOORS = {
     "specbook.display": 4,
     "specbook.plotting": 4,
     "specbook.lab": 4,
+    "specbook.walkthrough": 4,
     "specbook.cli": 5,
     "specbook.cli_common": 5,
     "specbook.cli_measure": 5,
