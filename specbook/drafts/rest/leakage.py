@@ -96,6 +96,11 @@ def exclude(
     """The documents that share no n-gram with any evaluation item, each with its
     number, one at a time. An item shorter than n tokens is one n-gram."""
     checks.integer(n, "n", least=1)
+    unordered = isinstance(documents, (str, bytes, Mapping, Set))
+    if unordered or not isinstance(documents, Iterable):
+        raise SpecbookError(
+            f"documents must be a sequence of token sequences, got {documents!r}"
+        )
     grams = {
         gram
         for tokens in _items(evaluation).values()

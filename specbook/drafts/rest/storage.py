@@ -13,14 +13,16 @@ renamed, so a reader finds the old index or the new one and never a half of eith
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import mmap
 import os
+import stat
 import struct
 import sys
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -139,12 +141,13 @@ def write(
     then. Raises `ArtifactError` where the system refuses.
     """
     path = checked_path(path)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    # Not all of a long name: the temporary one must not be too long for the system.
+    part = path.with_name(f".{path.name[:32]}.{uuid.uuid4().hex}.part")
     try:
         with part.open("xb") as stream:
             stream.write(bytes(_HEADER.size))
             entries = []
-            for shard in shards:
+            for shard in _made(shards):
                 chunks, entry = _laid_out(shard, stream.tell())
                 stream.writelines(chunks)
                 entries.append(entry)
@@ -161,8 +164,18 @@ def write(
     except OSError as problem:
         raise ArtifactError(f"{path} cannot be written: {problem}") from problem
     finally:
-        part.unlink(missing_ok=True)
+        # It is gone when it was renamed, and never was where nothing can be written.
+        with contextlib.suppress(OSError):
+            part.unlink()
     return digest.hexdigest()
+
+
+def _made(shards: Iterable[Shard]) -> Iterator[Shard]:
+    """`shards` as they are made: what cannot be read is no fault of the index file."""
+    try:
+        yield from shards
+    except OSError as problem:
+        raise ArtifactError(f"the documents cannot be read: {problem}") from problem
 
 
 def record_hash(shards: Iterable[Shard], release: Release) -> str:
@@ -185,6 +198,9 @@ def read(path: str | os.PathLike[str], *, lazy: bool = False) -> Stored:
     """
     path = checked_path(path)
     try:
+        # A pipe would be waited for, and a device never ends.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ArtifactError(f"{path} cannot be read: it is no regular file")
         with path.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             if size < _HEADER.size:
@@ -215,6 +231,10 @@ def checked_path(path: Any) -> Path:
     """`path` as a Path, or an error that says what is none."""
     if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
         raise SpecbookError(f"path must be the name of a file, got {path!r}")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as problem:
+        raise SpecbookError(f"path cannot be written as bytes: {problem}") from problem
     if "\0" in os.fspath(path) or not Path(path).name:
         raise SpecbookError(f"path must be the name of a file, got {path!r}")
     return Path(path)

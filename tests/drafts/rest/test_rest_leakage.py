@@ -195,8 +195,12 @@ def test_the_exclusion_manifest_binds_what_was_kept_out() -> None:
         lambda: list(leakage.exclude([[True]], [ITEM])),
         lambda: leakage.exclude([ITEM], [ITEM], 1.0),
         lambda: leakage.manifest([[]]),
+        lambda: leakage.exclude(5, [ITEM]),
+        lambda: leakage.exclude("text", [ITEM]),
+        lambda: leakage.exclude({tuple(ITEM)}, [ITEM]),
+        lambda: leakage.exclude({3: ITEM}, [ITEM]),
     ],
-    ids=range(14),
+    ids=range(18),
 )
 def test_bad_input_is_refused(call: Any) -> None:
     with pytest.raises(SpecbookError):

@@ -464,6 +464,60 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_place_that_cannot_be_written_is_named(index: Path) -> None:
+    store = Datastore.build([[1, 2]])
+    for name in (index / "below", index.with_name("x" * 300)):
+        for work in (
+            lambda name=name: store.save(name),
+            lambda name=name: Datastore.build_to(name, [[1]]),
+        ):
+            check_unharmed(index, work, ArtifactError)
+
+
+def test_the_longest_name_that_a_file_can_have_will_do(tmp_path: Path) -> None:
+    """The temporary name must not be longer than the final one may be."""
+    path = tmp_path / ("\N{LATIN SMALL LETTER E WITH ACUTE}" * 127 + "x")
+    assert len(os.fsencode(path.name)) == 255
+    store = Datastore.build([[1, 2]])
+    store.save(path)
+    assert same(Datastore.load(path), store)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_documents_that_cannot_be_read_are_not_blamed_on_the_index(
+    index: Path,
+) -> None:
+    def documents() -> Iterator[list[int]]:
+        yield [1, 2]
+        raise FileNotFoundError("corpus.txt")
+
+    def work() -> None:
+        Datastore.build_to(index, documents(), shard_tokens=1)
+
+    check_unharmed(index, work, ArtifactError)
+    with pytest.raises(ArtifactError, match=r"documents cannot be read: corpus\.txt"):
+        work()
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """Opened for reading it would block until somebody writes."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    keeper = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)  # lets a faulty load end
+    try:
+        with pytest.raises(ArtifactError, match="pipe cannot be read: .*no regular"):
+            Datastore.load(pipe)
+    finally:
+        os.close(keeper)
+
+
+def test_a_path_that_is_no_bytes_is_named() -> None:
+    store = Datastore.build([[1]])
+    for work in (store.save, Datastore.load, lambda p: Datastore.build_to(p, [[1]])):
+        with pytest.raises(SpecbookError, match="path cannot be written as bytes"):
+            work("\ud800index")
+
+
 @pytest.mark.parametrize("path", [None, 7, b"index", "", "a\0b", "/", True], ids=named)
 def test_paths_that_are_none(path: Any) -> None:
     store = Datastore.build([[1]])
