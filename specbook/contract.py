@@ -83,7 +83,10 @@ class VerifierContract:
     normalised conditional q and nothing else, whatever is listed, and serves merged
     sources only if `merges_q` says that its proof covers several q at one node.
     `exact`: the output law equals the target's; otherwise the rule is a heuristic.
-    `greedy_only`: the rule selects by argmax, so it belongs to temperature 0.
+    `greedy_only`: the rule selects by argmax, so it belongs to temperature 0. `parts`:
+    the contracts of the rules that it is made of, where it verifies subgraphs apart:
+    then every source must fit one of them, and what the lists above admit is their
+    union. A part reads no q, or merges several, so that any of its sources may meet.
     """
 
     name: str
@@ -94,6 +97,7 @@ class VerifierContract:
     topology: frozenset[Topology] = TARGET_ROWS
     merges_q: bool = False
     greedy_only: bool = False
+    parts: tuple[VerifierContract, ...] = ()
 
     def __post_init__(self) -> None:
         checks.text(self.name, "name", error=ContractError)
@@ -119,6 +123,21 @@ class VerifierContract:
                 f"verifier {self.name!r} cannot admit a metadata graph: "
                 "unfold it into rows with one parent each first"
             )
+        parts = checks.entries(self.parts, "parts", "contracts", ContractError)
+        object.__setattr__(self, "parts", tuple(parts))
+        for index, part in enumerate(self.parts):
+            self._check_part(f"parts[{index}] of verifier {self.name!r}", part)
+
+    def _check_part(self, which: str, part: Any) -> None:
+        if not isinstance(part, VerifierContract) or part.parts:
+            raise ContractError(f"{which} is no contract of one rule: {part!r}")
+        if part.reads_q and not part.merges_q:
+            raise ContractError(f"{which} covers one q a node, and sources may meet")
+        for name in _ADMITTED:
+            if not getattr(part, name) <= getattr(self, name):
+                raise ContractError(f"{which} admits a {name} that the whole does not")
+        if self.exact and not part.exact:
+            raise ContractError(f"{which} is a heuristic, and the whole is exact")
 
     def supports_probability(self, semantics: ProbabilitySemantics) -> bool:
         """Whether the rule is valid for numbers of this meaning."""
@@ -278,6 +297,15 @@ def _refuse(clashes: list[str], contract: VerifierContract) -> None:
 def _clashes(
     who: str, offered: Proposal | SourceContract, contract: VerifierContract
 ) -> list[str]:
+    if contract.parts:
+        refusals = [_clashes(who, offered, part) for part in contract.parts]
+        if not all(refusals):
+            return []
+        told = (
+            f"{part.name} ({'; '.join(refusal)})"
+            for part, refusal in zip(contract.parts, refusals, strict=True)
+        )
+        return [f"{who} fits no part: {', '.join(told)}"]
     # What is never valid is not even asked for, so that no contract, whatever it
     # answers, can open the way from a score to a rule that reads q.
     questions: tuple[tuple[Set[StrEnum], Callable[[Any], bool]], ...] = (

@@ -28,6 +28,7 @@ from .engine import generate
 from .errors import SpecbookError
 from .models.table import TableTarget
 from .proposal import (
+    PREFIX_FRONTIER,
     ProbabilitySemantics,
     Proposal,
     ProposalNode,
@@ -36,6 +37,7 @@ from .proposal import (
     Topology,
 )
 from .tree import CandidateTree
+from .verifiers import apart
 from .verifiers import get as _rule_named
 from .verifiers.coupling import acceptance, residual
 from .verifiers.walk import Choose, Draft, walk
@@ -65,6 +67,13 @@ class Control:
     right: Callable[[Chance, np.ndarray, list[np.ndarray]], tuple[int, ...]]
     caught_by: str = ONE_POSITION
     refused: tuple[str, str] | None = None
+
+    @property
+    def position(self) -> OnePosition | None:
+        """The wrong rule and how its drafts are drawn; None if it takes more than one
+        position. `oracles.measure` says what it accepts, `compare` sets it beside the
+        right rules."""
+        return self.wrong if isinstance(self.wrong, OnePosition) else None
 
     def laws(self) -> tuple[np.ndarray, list[np.ndarray]]:
         """p [V] and the drafts' laws [V] of the instance, as Fractions."""
@@ -130,16 +139,28 @@ Drawing = Callable[[list[np.ndarray], Chance], Sequence[Draw]]
 Select = Callable[[CandidateTree, Any, Chance], Selection]
 
 
-def _position(draw: Drawing, select: Select) -> Any:
-    """The first token, when `select` meets what `draw` drafted."""
+@dataclass(frozen=True)
+class OnePosition:
+    """A rule and the drafts that it meets: as a program, the first token.
 
-    def run(chance: Chance, p: np.ndarray, q: list[np.ndarray]) -> tuple[int, ...]:
-        tree = samplers.position_tree(draw(q, chance))
-        found = select(tree, lambda row: p, chance)
-        token = tree.token_ids[found.rows[0]] if found.rows else found.token
-        return (token,)
+    `draw(q, chance)` drafts from the rows of q; `select` is the rule.
+    """
 
-    return run
+    draw: Drawing
+    select: Select
+
+    def __call__(
+        self, chance: Chance, p: np.ndarray, q: list[np.ndarray]
+    ) -> tuple[int, ...]:
+        tree = samplers.position_tree(self.draw(q, chance))
+        found = self.select(tree, lambda row: p, chance)
+        return (tree.token_ids[found.rows[0]] if found.rows else found.token,)
+
+
+_SPECINFER = _rule_named("specinfer").select
+_SEQUOIA = _rule_named("sequoia").select
+_MEMBERSHIP = _rule_named("membership").select
+_ONE_HOT = _rule_named("one_hot").select
 
 
 def _rule(choose: Choose) -> Select:
@@ -170,6 +191,12 @@ def _top_k(q: list[np.ndarray], chance: Chance) -> list[Draw]:
 def _fixed(q: list[np.ndarray], chance: Chance) -> list[Draw]:
     """The most probable tokens, as what they are: ranked."""
     return samplers.top_k(q[0], len(q))
+
+
+def _drawn_and_given(q: list[np.ndarray], chance: Chance) -> list[Draw]:
+    """A draw from the first law, and a token that a lookup gave: the others' best."""
+    given = dict.fromkeys(int(np.argmax(row)) for row in q[1:])
+    return [Draw(chance.draw(q[0]), q[0]), *(Draw(x, None, 1) for x in given)]
 
 
 def repeats(p: np.ndarray, drafts: Sequence[Draft], chance: Chance) -> Draft | int:
@@ -267,6 +294,20 @@ def draws_again(tree: CandidateTree, law: Any, chance: Chance) -> Selection:
             return Selection(tuple(rows), chance.draw(law(row)))
         rows.append(child)
         row = child
+
+
+def keeps_the_longer(tree: CandidateTree, law: Any, chance: Chance) -> Selection:
+    """Drawn candidates by the residual update, given ones by membership, and of the two
+    answers the longer one, the first of equals."""
+
+    def answer(select: Select, drawn: bool) -> Selection:
+        part, rows = apart.subgraph(tree, lambda mark: (mark.law is not None) is drawn)
+        at = {PREFIX_FRONTIER: PREFIX_FRONTIER, **dict(enumerate(rows))}
+        found = select(part, lambda row: law(at[row]), chance)
+        return Selection(tuple(at[row] for row in found.rows), found.token)
+
+    answers = answer(_SPECINFER, True), answer(_MEMBERSHIP, False)
+    return max(answers, key=lambda found: len(found.rows))
 
 
 # --------------------------------------------------------------------- two rounds
@@ -369,11 +410,6 @@ def _two_rounds(reuses: bool) -> Any:
 
 # ----------------------------------------------------------------------- the list
 
-_SPECINFER = _rule_named("specinfer").select
-_SEQUOIA = _rule_named("sequoia").select
-_MEMBERSHIP = _rule_named("membership").select
-_ONE_HOT = _rule_named("one_hot").select
-
 CONTROLS: tuple[Control, ...] = (
     Control(
         "repeats the one-draft test",
@@ -381,8 +417,8 @@ CONTROLS: tuple[Control, ...] = (
         "0x08B",
         (1, 1),
         ((1, 0), (1, 0)),
-        _position(_independent, _rule(repeats)),
-        _position(_independent, _SPECINFER),
+        OnePosition(_independent, _rule(repeats)),
+        OnePosition(_independent, _SPECINFER),
     ),
     Control(
         "tests each draft against the original p",
@@ -390,8 +426,8 @@ CONTROLS: tuple[Control, ...] = (
         "0x09A",
         ARTICLE[0],
         (ARTICLE[1], ARTICLE[1]),
-        _position(_independent, _rule(tests_against_p)),
-        _position(_independent, _SPECINFER),
+        OnePosition(_independent, _rule(tests_against_p)),
+        OnePosition(_independent, _SPECINFER),
     ),
     Control(
         "residual through softmax",
@@ -399,8 +435,8 @@ CONTROLS: tuple[Control, ...] = (
         "0x09A",
         (5, 3, 2),
         ((1, 3, 1),),
-        _position(_independent, _rule(softens)),
-        _position(_independent, _SPECINFER),
+        OnePosition(_independent, _rule(softens)),
+        OnePosition(_independent, _SPECINFER),
     ),
     Control(
         "argmax draft with the whole q",
@@ -408,8 +444,8 @@ CONTROLS: tuple[Control, ...] = (
         "0x02A",
         (6, 10, 4),
         ((8, 7, 5),),
-        _position(_argmax, _SPECINFER),
-        _position(_fixed, _ONE_HOT),
+        OnePosition(_argmax, _SPECINFER),
+        OnePosition(_fixed, _ONE_HOT),
         refused=("beam", "specinfer"),
     ),
     Control(
@@ -418,8 +454,8 @@ CONTROLS: tuple[Control, ...] = (
         "0x02A",
         ARTICLE[0],
         (ARTICLE[1], ARTICLE[1]),
-        _position(_top_k, _SPECINFER),
-        _position(_fixed, _ONE_HOT),
+        OnePosition(_top_k, _SPECINFER),
+        OnePosition(_fixed, _ONE_HOT),
         refused=("beam", "specinfer"),
     ),
     Control(
@@ -428,8 +464,8 @@ CONTROLS: tuple[Control, ...] = (
         "0x0AB",
         (4, 2, 1),
         ((1, 0, 5), (1, 0, 5)),
-        _position(_without, _rule(scores_with_the_first)),
-        _position(_without, _SEQUOIA),
+        OnePosition(_without, _rule(scores_with_the_first)),
+        OnePosition(_without, _SEQUOIA),
         refused=("without_replacement", "specinfer"),
     ),
     Control(
@@ -438,8 +474,8 @@ CONTROLS: tuple[Control, ...] = (
         "0x0AB",
         (4, 2, 1),
         ((1, 0, 5), (1, 0, 5)),
-        _position(_independent, _rule(takes_out_the_drawn)),
-        _position(_independent, _SPECINFER),
+        OnePosition(_independent, _rule(takes_out_the_drawn)),
+        OnePosition(_independent, _SPECINFER),
         refused=("iid", "sequoia"),
     ),
     Control(
@@ -448,8 +484,8 @@ CONTROLS: tuple[Control, ...] = (
         "0x09",
         (1, 1, 1),
         ((8, 1, 1), (1, 7, 2)),
-        _position(_independent, _rule(scores_with_the_first)),
-        _position(_independent, _SPECINFER),
+        OnePosition(_independent, _rule(scores_with_the_first)),
+        OnePosition(_independent, _SPECINFER),
         refused=("independent", "kseq"),
     ),
     Control(
@@ -458,8 +494,8 @@ CONTROLS: tuple[Control, ...] = (
         "0x04B",
         ARTICLE[0],
         (ARTICLE[1], ARTICLE[1]),
-        _position(_fixed, draws_for_each_path),
-        _position(_fixed, _MEMBERSHIP),
+        OnePosition(_fixed, draws_for_each_path),
+        OnePosition(_fixed, _MEMBERSHIP),
     ),
     Control(
         "a fresh draw after a mismatch",
@@ -467,8 +503,17 @@ CONTROLS: tuple[Control, ...] = (
         "0x04B",
         ARTICLE[0],
         (ARTICLE[1], ARTICLE[1]),
-        _position(_fixed, draws_again),
-        _position(_fixed, _MEMBERSHIP),
+        OnePosition(_fixed, draws_again),
+        OnePosition(_fixed, _MEMBERSHIP),
+    ),
+    Control(
+        "the longer of two answers",
+        "two subgraphs are verified apart, and the answer that accepts more wins",
+        "0x02A",
+        (2, 1, 1),
+        ((1, 8, 1), (1, 0, 0)),
+        OnePosition(_drawn_and_given, keeps_the_longer),
+        OnePosition(_drawn_and_given, apart.select),
     ),
     Control(
         "noise reused across rounds",

@@ -234,25 +234,24 @@ def node(draw: Draw, parent: int, depth: int, source: str) -> ProposalNode:
 
 
 def position_tree(draws: Iterable[Draw], *, prefix_len: int = 0) -> CandidateTree:
-    """The tree of depth 1 that a rule sees when it is asked about one position."""
-    nodes = tuple(
-        node(draw, PREFIX_FRONTIER, 1, "draft")
-        for draw in _rows(draws, "draws", "draws")
+    """The tree of depth 1 that a rule sees when it is asked about one position. Draws
+    with a law and draws without one are two sources, merged in this order."""
+    parts: tuple[list[ProposalNode], list[ProposalNode]] = ([], [])
+    for index, draw in enumerate(_rows(draws, "draws", "draws")):
+        if not isinstance(draw, Draw):
+            raise SpecbookError(f"draws[{index}] is no Draw: {draw!r}")
+        parts[draw.law is None].append(node(draw, PREFIX_FRONTIER, 1, "draft"))
+    kinds = (
+        (ProbabilitySemantics.NORMALIZED_CONDITIONAL, SamplingRelation.INDEPENDENT),
+        (ProbabilitySemantics.SCORE_ONLY, SamplingRelation.BEAM),
     )
-    drawn = all(item.law is not None for item in nodes)
-    proposal = Proposal(
-        nodes,
-        (
-            ProbabilitySemantics.NORMALIZED_CONDITIONAL
-            if drawn
-            else ProbabilitySemantics.SCORE_ONLY
-        ),
-        SamplingRelation.INDEPENDENT if drawn else SamplingRelation.BEAM,
-        Topology.SET,
-        ProposalStateHandle("draft", "request-0", 0),
-        "",
-    )
-    return CandidateTree.from_proposals(proposal, prefix_len)
+    state = ProposalStateHandle("draft", "request-0", 0)
+    proposals = [
+        Proposal(tuple(nodes), *kind, Topology.SET, state, "")
+        for nodes, kind in zip(parts, kinds, strict=True)
+        if nodes
+    ]
+    return CandidateTree.from_proposals(proposals, prefix_len)
 
 
 def _asked(q: Any, k: int) -> tuple[np.ndarray, int]:

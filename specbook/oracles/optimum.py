@@ -37,7 +37,9 @@ from typing import Any
 
 import numpy as np
 
-from ..drafts.samplers import most_probable, rest
+from .. import checks
+from ..chance import Chance, law
+from ..drafts.samplers import Draw, most_probable, position_tree, rest
 from ..errors import SpecbookError
 from . import arrivals
 from .drafted import Position, ask
@@ -65,6 +67,39 @@ def optimal_acceptance(p: Any, q: Any, k: int, sampling: str = "iid") -> Any:
         return Fraction(value)
     # The optimum is in [0, 1]; what float64 misses is its rounding.
     return min(max(float(value), 0.0), 1.0)
+
+
+def optimum_of(draws: Callable[[Chance], Iterable[Draw]], p: Any) -> Any:
+    """The same optimum for drafts of any kind, by all sets of the tokens drafted.
+
+    `draws(chance)`: the `Draw`s of one position, whatever law they claim. `p` [V]: the
+    target's law. A Fraction where both are. Raises `SpecbookError` for more than
+    `MOST_INDEPENDENT` tokens that can be drafted.
+    """
+    p = checks.law(p, "p")
+    if not callable(draws):
+        raise SpecbookError(f"draws must be callable, got {draws!r}")
+
+    def program(chance: Chance) -> frozenset[int]:
+        tree = position_tree(draws(chance))
+        tree.validate(vocab_size=len(p))
+        return frozenset(tree.token_ids)
+
+    found: dict[Any, Any] = law(program)
+    drafted = sorted(frozenset().union(*found))
+    if len(drafted) > MOST_INDEPENDENT:
+        raise SpecbookError(
+            f"every set of the {len(drafted)} tokens would have to be looked at; at "
+            f"most {MOST_INDEPENDENT} are allowed"
+        )
+    inside = np.array([0] * (1 << len(drafted)), dtype=object)
+    for tokens, mass in found.items():
+        inside[sum(1 << i for i, x in enumerate(drafted) if x in tokens)] += mass
+    sets = np.arange(len(inside))
+    for i in range(len(drafted)):
+        above = (sets >> i & 1).astype(bool)
+        inside[above] += inside[~above]
+    return 1 + min(_sums(p[drafted]) - inside) if drafted else p[0] * 0
 
 
 def _iid(asked: Position) -> Any:

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from .. import checks
-from ..chance import law
+from ..chance import Chance
 from ..contract import Verifier
+from ..drafts.samplers import Draw
 from ..errors import ContractError, LawError, SpecbookError
 from ..proposal import Topology
 from ..verifiers import names
 from .drafted import RELATIONS, ask
-from .optimum import optimal_acceptance
+from .optimum import optimal_acceptance, optimum_of
 from .position import admit, measure, rule_of
 
 
@@ -28,8 +29,8 @@ from .position import admit, measure, rule_of
 class Comparison:
     """One row. `kind`: "exact", "heuristic" or "control". `gap`: the optimum for these
     drafts less the acceptance; a rule that is not exact may go below 0. `variation`:
-    the total variation between `output` and p, 0 for an exact rule. A control reports
-    nothing but its token, so the columns of acceptance are None."""
+    the total variation between `output` and p, 0 for an exact rule. A control draws its
+    own drafts, and its optimum is that of these."""
 
     verifier: str
     kind: str
@@ -118,17 +119,29 @@ def _row(rule: Verifier, p: Any, q: Any, k: int, sampling: str) -> Comparison | 
 
 def _control(control: Any, p: Any, rows: Any) -> list[Comparison]:
     asked = ask(p, rows, len(rows), "independent")
-    found: dict[Any, Any] = law(
-        lambda chance: control.wrong(chance, asked.p, list(asked.rows))
-    )
-    if any(len(tokens) != 1 for tokens in found):
+    if not hasattr(control, "position"):
+        raise SpecbookError(f"not a control: {control!r}")
+    made = control.position
+    if made is None:
         return []
-    output = tuple(found.get((x,), 0 * asked.p[x]) for x in range(len(asked.p)))
-    variation = _variation(output, asked.p)
-    unknown = (None, None, None, None)
+
+    def draws(chance: Chance) -> list[Draw]:
+        return list(made.draw(list(asked.rows), chance))
+
+    found = measure(made.select, draws, asked.p)
+    optimum = optimum_of(draws, asked.p)
     return [
         Comparison(
-            control.name, "control", "its own", asked.k, *unknown, output, variation
+            control.name,
+            "control",
+            "its own",
+            asked.k,
+            found.acceptance,
+            found.membership,
+            optimum,
+            optimum - found.acceptance,
+            found.output,
+            _variation(found.output, asked.p),
         )
     ]
 

@@ -11,7 +11,7 @@ import pytest
 from specbook import controls, registry, verifiers
 from specbook.errors import ContractError, LawError, SpecbookError
 from specbook.oracles import RELATIONS, Comparison, compare, optimal_acceptance
-from specbook.verifiers import kseq
+from specbook.verifiers import apart, kseq
 from tests.core.helpers import must_fail
 from tests.verifiers.helpers import exact
 
@@ -76,10 +76,41 @@ def test_heuristics_and_controls_are_told_from_exact_rules() -> None:
             [5, 3, 2], [[4, 4, 2]] * 2
         )
         assert sum(row.output) == pytest.approx(1, abs=1e-12)
+        assert row.acceptance <= row.membership
+        assert row.gap == row.optimum - row.acceptance
     exact_rows = {(r.verifier, r.sampling, r.k): r.acceptance for r in rows}
     # The rule that accepts all and emits p, and the one that accepts all and does not.
     assert exact_rows["optimal", "iid", 2] == exact_rows["typical", "iid", 2] == 1
     assert exact_rows["single", "iid", 1] == F(9, 10)
+
+
+def test_a_control_may_accept_more_than_any_lossless_rule_could() -> None:
+    """Its drafts are its own, and so is the optimum that it is compared with."""
+    rows = {r.verifier: r for r in compare(P, Q, 2, controls=controls.CONTROLS)}
+    greedy = rows["argmax draft with the whole q"]
+    # Token 0 alone is drafted: nobody may emit it more often than p says.
+    assert (greedy.acceptance, greedy.optimum, greedy.gap) == (1, P[0], P[0] - 1)
+    ranked = rows["top-k set as independent draws"]
+    assert (ranked.acceptance, ranked.optimum) == (1, P[0] + P[1])
+    repeated = rows["tests each draft against the original p"]
+    assert repeated.acceptance == F(99, 100)
+    assert repeated.optimum == optimal_acceptance(P, Q, 2)
+
+
+def test_what_is_no_control_is_refused() -> None:
+    for bad in (3, "repeats the one-draft test", None):
+        with pytest.raises(SpecbookError, match="not a control|sequence of controls"):
+            compare(P, Q, 2, controls=[bad])
+        with pytest.raises(SpecbookError, match="controls must be a sequence"):
+            compare(P, Q, 2, controls=bad)  # type: ignore[arg-type]
+
+
+def test_subgraphs_apart_stand_in_the_table_by_their_object() -> None:
+    rows = compare(P, Q, 2, verifiers=[apart.VERIFIER])
+    check_rows(rows, P)
+    found = {row.sampling: row.acceptance for row in rows}
+    assert found["iid"] == F(47, 50) and found["top_k"] == F(4, 5)
+    assert set(found) == set(RELATIONS) - {"independent"}
 
 
 def test_objects_stand_beside_names() -> None:

@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specbook.drafts import samplers
 from specbook.errors import LawError, SpecbookError
-from specbook.oracles import arrivals, optimal_acceptance, optimum, transport
+from specbook.oracles import (
+    RELATIONS,
+    arrivals,
+    optimal_acceptance,
+    optimum,
+    optimum_of,
+    transport,
+)
 from tests.core.helpers import must_fail
-from tests.verifiers.helpers import exact, instances, weights
+from tests.verifiers.helpers import drawing, exact, instances, weights
 
 from .helpers import ARTICLE, by_every_set, questions
 
@@ -35,6 +43,37 @@ def test_it_is_the_minimum_over_every_set(question: Any) -> None:
     if sampling in ("top_k", "greedy_draft", "hub") and len(set(q)) < len(q):
         return  # rounding may break a tie another way
     assert abs(rounded - found) < 1e-12
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(questions(most=4, deepest=3))
+def test_drafts_of_any_kind_have_the_same_optimum(question: Any) -> None:
+    p, q, k, sampling = question
+    draws = drawing(str(RELATIONS[sampling]), q, k)
+    found = optimum_of(draws, p)
+    assert isinstance(found, F)
+    assert found == by_every_set(p, q, k, sampling)
+    floats = optimum_of(draws, p.astype(float))
+    assert abs(floats - found) < 1e-12
+
+
+def test_the_optimum_of_drafts_that_no_relation_describes() -> None:
+    """A draw of q and a token that is certain; and none at all."""
+    q, sure = exact([1, 1, 8]), samplers.Draw(0, None, 1)
+    found = optimum_of(lambda chance: [*samplers.iid(q, 1, chance), sure], P)
+    laws = [q, samplers.one_hot(q, 0)]
+    assert found == optimal_acceptance(P, laws, 2, "independent")
+    assert optimum_of(lambda chance: [], P) == 0
+    for draws, told in (
+        (3, "draws must be callable"),
+        (lambda chance: [samplers.Draw(3, None, 1)], "outside 0 .. 2"),
+        (lambda chance: [3], r"draws\[0\] is no Draw"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            optimum_of(draws, P)  # type: ignore[arg-type]
+    many = exact([1] * 17)
+    with pytest.raises(SpecbookError, match="at most 16"):
+        optimum_of(lambda chance: samplers.iid(many, 1, chance), many)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)

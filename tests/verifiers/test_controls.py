@@ -12,6 +12,7 @@ from specbook import controls, verifiers
 from specbook.contract import bind
 from specbook.controls import ARTICLE, CONTROLS, ONE_POSITION, TWO_ROUNDS
 from specbook.errors import ContractError, SpecbookError
+from specbook.oracles import measure
 from tests.core.helpers.sources import proposal_of
 
 BY_NAME = {control.name: control for control in CONTROLS}
@@ -55,6 +56,7 @@ def test_which_mistakes_the_articles_instance_hides() -> None:
         "draws without replacement to the rule for independent ones",
         "independent draws to the rule for draws without replacement",
         "second draft scored with the first one's q",
+        "the longer of two answers",
     }
 
 
@@ -77,8 +79,25 @@ def test_one_round_does_not_show_reused_noise() -> None:
     assert found == {(a, b): p[a] * p[b] for a in (0, 1) for b in (0, 1)}
 
 
+@pytest.mark.parametrize("name", BY_NAME)
+def test_what_a_control_accepts_is_measured_with_its_own_rule_and_drafts(
+    name: str,
+) -> None:
+    control = BY_NAME[name]
+    position = control.position
+    if control.caught_by == TWO_ROUNDS:
+        assert position is None
+        return
+    assert position is not None and position is control.wrong
+    p, q = control.laws()
+    found = measure(position.select, lambda chance: position.draw(q, chance), p)
+    off = sum(abs(a - b) for a, b in zip(found.output, p, strict=True)) / 2
+    assert off == pytest.approx(control.variation(), abs=1e-12)
+    assert 0 < found.acceptance <= found.membership
+
+
 def test_every_control_says_how_it_is_caught() -> None:
-    assert len(CONTROLS) == len(BY_NAME) == 11
+    assert len(CONTROLS) == len(BY_NAME) == 12
     for control in CONTROLS:
         assert control.caught_by in (ONE_POSITION, TWO_ROUNDS)
         assert control.mistake and control.section.startswith("0x0")

@@ -181,18 +181,13 @@ class DraftModel:
         """A session for one request whose prompt is `prefix` (token ids). `policy` is
         the target's, by default that of temperature 1: the draft draws by it too.
         `contract`, `helper`: for a source that is made of this one (`staged`)."""
-        known = self.model.vocab_size
-        if vocab_size is not None and vocab_size != known:
-            raise SpecbookError(
-                f"the draft model has {known} tokens, vocab_size is {vocab_size}"
-            )
-        tokens = checks.token_ids(prefix, "prefix", vocab_size=known)
-        policy = SamplingPolicy() if policy is None else policy
-        if not isinstance(policy, SamplingPolicy):
-            raise SpecbookError(f"not a SamplingPolicy: {policy!r}")
+        tokens, policy = self.check_start(prefix, vocab_size, policy)
         if helper is not None:
             helper = helper.start(
-                tokens, request=request, vocab_size=known, policy=policy
+                tokens,
+                request=request,
+                vocab_size=self.model.vocab_size,
+                policy=policy,
             )
         return DraftModelSession(
             self,
@@ -203,6 +198,21 @@ class DraftModel:
             contract=contract,
             helper=helper,
         )
+
+    def check_start(
+        self, prefix: Iterable[int], vocab_size: int | None, policy: Any
+    ) -> tuple[list[int], SamplingPolicy]:
+        """What `start` was given, checked: the prompt's ids, and the policy."""
+        known = self.model.vocab_size
+        if vocab_size is not None and vocab_size != known:
+            raise SpecbookError(
+                f"the draft model has {known} tokens, vocab_size is {vocab_size}"
+            )
+        tokens = checks.token_ids(prefix, "prefix", vocab_size=known)
+        policy = SamplingPolicy() if policy is None else policy
+        if not isinstance(policy, SamplingPolicy):
+            raise SpecbookError(f"not a SamplingPolicy: {policy!r}")
+        return tokens, policy
 
 
 def _contract(chain: bool, children: str) -> SourceContract:
@@ -288,6 +298,8 @@ class DraftModelSession:
         )
         self._manifest_hash = manifest_hash
         self._helper = helper
+        # Otherwise every law is one-hot, or nothing but ranks is asked for.
+        self._is_drawn = not policy.greedy and source.children != "top_k"
         self._own = OwnTree(source.model, prefix)
         self._commits = 0
 
@@ -369,7 +381,7 @@ class DraftModelSession:
         for place in level:
             scores = None
             if self._source.stop_below:
-                scores = self._own.law(place.row, self._ranking)
+                scores = self._law(place.row, self._ranking)
                 if place.sure * scores.max() < self._source.stop_below:
                     continue
             count = min(width, max_nodes - len(nodes))
@@ -399,8 +411,8 @@ class DraftModelSession:
         if kind == "hub" and count < 2:
             return []
         ranked = kind == "top_k"
-        law = self._own.law(row, self._ranking if ranked else self._policy)
-        if ranked or self._policy.greedy:
+        law = self._law(row, self._ranking if ranked else self._policy)
+        if not self._is_drawn:
             chance = _Sure()
         elif chance is None:
             raise SpecbookError(
@@ -410,6 +422,10 @@ class DraftModelSession:
             # Tokens that the draft model rules out are not worth a row of the target.
             return without_replacement(law, count, chance, fallback=False)
         return SAMPLERS[_relation(kind)](law, count, chance)
+
+    def _law(self, row: int, policy: SamplingPolicy) -> np.ndarray:
+        """The law [V] that the children of `row` are drawn from, or ranked by."""
+        return self._own.law(row, policy)
 
 
 class _Sure:
