@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import networkx
@@ -108,39 +109,34 @@ def _members(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> list[An
 def _by_scipy(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
     """Nodes: the source, the vectors, the tokens, the sink. The caller has seen to it
     that every capacity, and their sum, fits into 32 bits."""
-    listed = list(supply)
+    listed, members = list(supply), _members(supply, demand)
     first = 1 + len(listed)
     sink = first + len(demand)
-    heads = list(range(1, first))
-    capacities = list(supply.values())
-    bounds = [0, len(heads)]
-    for inside, amount in zip(_members(supply, demand), supply.values(), strict=True):
-        heads += [first + y for y in inside]
-        capacities += [amount] * len(inside)
-        bounds.append(len(heads))
-    for amount in demand.values():
-        heads.append(sink)
-        capacities.append(amount)
-        bounds.append(len(heads))
-    bounds.append(len(heads))
+    counts = [len(inside) for inside in members]
+    amounts = np.array(list(supply.values()), dtype=np.int32)
+    tokens = np.array(list(chain.from_iterable(members)), dtype=np.int32)
+    heads = (np.arange(1, first), first + tokens, np.full(len(demand), sink))
+    capacities = (amounts, np.repeat(amounts, counts), list(demand.values()))
+    bounds = np.cumsum([0, len(listed), *counts, *[1] * len(demand), 0])
     graph = csr_array(
         (
-            np.array(capacities, dtype=np.int32),
-            np.array(heads, dtype=np.int32),
-            np.array(bounds, dtype=np.int32),
+            np.concatenate(capacities, dtype=np.int32),
+            np.concatenate(heads, dtype=np.int32),
+            bounds.astype(np.int32),
         ),
         shape=(sink + 1, sink + 1),
     )
-    flow = maximum_flow(graph, 0, sink).flow[1:first].tocoo()
+    flow = maximum_flow(graph, 0, sink).flow
+    ends = flow.indptr[1 : first + 1]
+    moved = slice(ends[0], ends[-1])
+    pairs = zip(
+        np.repeat(np.arange(len(listed)), np.diff(ends)).tolist(),
+        (flow.indices[moved] - first).tolist(),
+        flow.data[moved].tolist(),
+        strict=True,
+    )
     # Entries below 0 are the way back to the source.
-    moved = flow.data > 0
-    rows, tokens = flow.coords[0][moved], flow.coords[1][moved] - first
-    return {
-        (listed[row], token): amount
-        for row, token, amount in zip(
-            rows.tolist(), tokens.tolist(), flow.data[moved].tolist(), strict=True
-        )
-    }
+    return {(listed[row], y): amount for row, y, amount in pairs if amount > 0}
 
 
 def _by_networkx(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
