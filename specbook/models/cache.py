@@ -85,6 +85,13 @@ class TreeCache:
             layer.keys = keys.index_select(-2, index[device])
             layer.values = values.index_select(-2, index[device])
 
+    def repeat(self, copies: int) -> None:
+        """Makes every layer hold `copies` sequences instead of one, all alike."""
+        for layer in self._cache.layers:
+            if layer.is_initialized:
+                layer.keys = layer.keys.repeat_interleave(copies, dim=0)
+                layer.values = layer.values.repeat_interleave(copies, dim=0)
+
     def bytes_per_row(self) -> int:
         """Bytes that one row takes over all layers (0 while the cache is empty)."""
         total = 0

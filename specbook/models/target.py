@@ -536,14 +536,25 @@ class TransformersTarget(ModelTarget):
     def _positions(
         self, base: int, pending: int, tree: CandidateTree, done: int = 0
     ) -> torch.Tensor | None:
-        """Position ids [1, pending + N]: by depth, never by row number (case H09)."""
+        return self.position_rows(base, pending, tree, done).to(self.device)
+
+    def position_rows(
+        self, base: int, pending: int, tree: CandidateTree, done: int = 0
+    ) -> torch.Tensor:
+        """Position ids [1, pending + N] on the CPU: by depth, never by row number
+        (case H09)."""
         rows = [*range(base, base + pending), *tree.position_ids[done:]]
-        return torch.tensor([rows], device=self.device)
+        return torch.tensor([rows])
 
     def _mask(
         self, base: int, pending: int, tree: CandidateTree, done: int = 0
     ) -> torch.Tensor:
-        """The additive mask [1, 1, pending + N - done, base + pending + N].
+        return self.additive_mask(base, pending, tree, done).to(self.device)
+
+    def additive_mask(
+        self, base: int, pending: int, tree: CandidateTree, done: int = 0
+    ) -> torch.Tensor:
+        """The mask [1, 1, pending + N - done, base + pending + N] on the CPU.
 
         Additive and in the model's dtype: under eager attention a boolean mask is
         added as 0 and 1, and the tree silently leaks.
@@ -551,7 +562,7 @@ class TransformersTarget(ModelTarget):
         visible = torch.from_numpy(visibility(base, pending, tree.tree_mask[done:]))
         mask = torch.zeros(visible.shape, dtype=self.dtype)
         mask.masked_fill_(~visible, torch.finfo(self.dtype).min)
-        return mask[None, None].to(self.device)
+        return mask[None, None]
 
     def _measure_row(self) -> int:
         """Bytes of one cache row, read off a one-token forward."""
