@@ -7,6 +7,7 @@ or another recipe are refused.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -167,16 +168,20 @@ def digest(lines: Iterable[str]) -> str:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole: to a name of its own beside it, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file whole: to a name of its own beside it, then renamed. Raises
+    `ArtifactError` where the system refuses."""
     stamp = f"{os.getpid()}-{threading.get_ident()}-{time.monotonic_ns()}"
     part = path.with_name(f".{path.name}-{stamp}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with part.open("xb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    except OSError as problem:
+        raise ArtifactError(f"{path} cannot be written: {problem}") from problem
+    finally:
+        # It is gone when it was renamed, and never was where nothing can be written.
+        with contextlib.suppress(OSError):
+            part.unlink()

@@ -55,8 +55,10 @@ def test_a_write_that_breaks_off_leaves_what_was_there(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shards.os, "fsync", fails)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ArtifactError, match="one.* cannot be written: .*No space left"):
         shards.write(path, [sequence(seed=1)], key="k")
+    with pytest.raises(ArtifactError, match="below cannot be written"):
+        shards.write(path / "below", [sequence(seed=1)], key="k")
     assert os.listdir(tmp_path) == ["one.safetensors"]
     assert shards.file_sha256(path) == before
 
