@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from . import checks, display
+from .chance import Chance
+from .chance import law as enumerate_law
 from .contract import SourceContract
+from .engine import generate
 from .errors import SpecbookError
 from .policy import SamplingPolicy
 from .proposal import (
@@ -73,6 +76,37 @@ def distance(one: Mapping[Hashable, Any], other: Mapping[Hashable, Any]) -> Any:
     """Total variation between two laws {result: probability}: the most by which the
     probabilities of any event differ. Exact on Fractions."""
     return sum(abs(one.get(x, 0) - other.get(x, 0)) for x in {*one, *other}) / 2
+
+
+def decoded_law(
+    target: Any, prompt: Sequence[int], source: Any, verifier: Any, length: int
+) -> tuple[dict[tuple[int, ...], Any], Any]:
+    """What the engine puts out after `prompt`, on all branches of drafting, verifying
+    and every round: ({tokens: probability}, expected rounds).
+
+    `length` tokens are decoded at temperature 1, by an exact rule. Of the sources only
+    those whose state is made anew for each request can be enumerated.
+    """
+
+    def program(chance: Chance) -> tuple[tuple[int, ...], int]:
+        made = generate(
+            target,
+            prompt,
+            source,
+            verifier,
+            max_new_tokens=length,
+            temperature=1.0,
+            chance=chance,
+        )
+        return tuple(made.tokens), len(made.rounds)
+
+    tokens: dict[tuple[int, ...], Any] = {}
+    rounds: Any = 0
+    found: Any = enumerate_law(program)
+    for (emitted, count), mass in found.items():
+        tokens[emitted] = tokens.get(emitted, 0) + mass
+        rounds += count * mass
+    return tokens, rounds
 
 
 class FixedPaths:

@@ -491,17 +491,17 @@ _STYLE = """
   background: #f4f7fa; color: #1a1a1a }}
 .{id} input {{ accent-color: #0072B2 }}
 .{id} input:checked + label {{ background: #00527f; color: #ffffff }}
-.{id} .next {{ display: none }}
+.{id} .walk-next {{ display: none }}
 {open}
 .{id} svg {{ max-width: 100%; height: auto; display: block; background: #ffffff }}
 .{id} ul {{ margin: .2em 0 .4em; padding-left: 1.2em; color: #1a1a1a }}
 .{id} button {{ font: inherit; margin-top: .6em; padding: .3em .6em; color: #1a1a1a;
   background: #ffffff; border: 1px solid #6b6b6b; border-radius: .3em;
   cursor: pointer }}
-.{id} .print {{ display: none }}
+.{id} .walk-print {{ display: none }}
 @media print {{
   .{id} form {{ display: none }}
-  .{id} .print {{ display: block; white-space: pre-wrap; font-size: .8em }}
+  .{id} .walk-print {{ display: block; white-space: pre-wrap; font-size: .8em }}
 }}
 """
 
@@ -510,7 +510,7 @@ def _page(walk: Walkthrough, name: str) -> str:
     """The form, its style, and the outline that is printed in its place."""
     width = max(_widths(walk.first), default=1)
     opened = ",\n".join(
-        f".{name} input:nth-of-type({n}):checked ~ .next:nth-of-type({n})"
+        f".{name} input:nth-of-type({n}):checked ~ .walk-next:nth-of-type({n})"
         for n in range(1, width + 1)
     )
     style = _STYLE.format(id=name, open=opened + " { display: block }")
@@ -525,7 +525,7 @@ def _page(walk: Walkthrough, name: str) -> str:
         f'<div style="{box}">'
         f'<form method="dialog" aria-label="The rule {rule}, question by question">'
         f'{body}<button type="reset">Start again</button></form>'
-        f'<div class="print">{escape(walk.outline())}</div></div>{caption}</figure>'
+        f'<div class="walk-print">{escape(walk.outline())}</div></div>{caption}</figure>'
     )
 
 
@@ -584,7 +584,7 @@ def _panel(
             name,
             numbers,
         )
-        panels.append(f'<div class="next">{inside}</div>')
+        panels.append(f'<div class="walk-next">{inside}</div>')
     return (
         f"{drawn}<fieldset><legend>{asked}</legend>{told}"
         f"{''.join(buttons)}{''.join(panels)}</fieldset>"

@@ -140,6 +140,21 @@ _FAMILIES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "max_position_embeddings": 512,
         },
     ),
+    # Latent attention: one latent of 8 and one rotated key of 4 a row, for four heads.
+    "deepseek_v3": (
+        "DeepseekV3Config",
+        "DeepseekV3ForCausalLM",
+        {
+            **_WIDTH,
+            "num_key_value_heads": 4,
+            "first_k_dense_replace": 2,
+            "q_lora_rank": None,
+            "kv_lora_rank": 8,
+            "qk_rope_head_dim": 4,
+            "qk_nope_head_dim": 8,
+            "v_head_dim": 8,
+        },
+    ),
 }
 
 

@@ -270,7 +270,9 @@ def test_the_page_needs_no_script_and_nothing_from_outside() -> None:
 
 def test_every_answer_opens_its_own_panel() -> None:
     html = walkthrough("membership", IID, laws(IID))._repr_html_()
-    rules = re.findall(r"input:nth-of-type\((\d+)\):checked ~ .next:nth-of-type", html)
+    rules = re.findall(
+        r"input:nth-of-type\((\d+)\):checked ~ .walk-next:nth-of-type", html
+    )
     widest = max(len(s.options) for s in steps(walkthrough_first("membership")))
     assert [int(n) for n in rules] == list(range(1, widest + 1))
 
@@ -283,7 +285,7 @@ def test_the_outline_is_printed_and_the_form_is_not() -> None:
     shown = walkthrough("specinfer", IID, laws(IID))
     html = shown._repr_html_()
     css = html[html.index("@media print") : html.index("</style>")]
-    assert "form { display: none }" in css and ".print { display: block" in css
+    assert "form { display: none }" in css and ".walk-print { display: block" in css
     assert shown.outline().splitlines()[-1].strip() in Page(html).text
 
 

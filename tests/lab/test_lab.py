@@ -5,7 +5,14 @@ import pytest
 from specbook.chance import law
 from specbook.engine import generate
 from specbook.errors import SpecbookError
-from specbook.lab import FixedPaths, distance, interval, refusal, table
+from specbook.lab import (
+    FixedPaths,
+    decoded_law,
+    distance,
+    interval,
+    refusal,
+    table,
+)
 from specbook.models import TableTarget
 
 
@@ -62,6 +69,17 @@ def test_fixed_paths_keep_the_law():
 
     assert decode(FixedPaths((0, 1), (1,), (0, 0))) == decode(None)
     assert decode(FixedPaths((0, 1), score=2.5)) == decode(None)
+
+
+def test_a_decoded_law_is_the_targets_and_counts_rounds():
+    half = Fraction(1, 2)
+    target = TableTarget(lambda prefix: [half, half], vocab_size=2)
+    plain, rounds = decoded_law(target, [0], None, "membership", 2)
+    assert plain == {(a, b): half * half for a in (0, 1) for b in (0, 1)}
+    assert rounds == 2
+    # Token 0 is accepted every other time, and then one round is enough.
+    tokens, fewer = decoded_law(target, [0], FixedPaths((0,)), "membership", 2)
+    assert tokens == plain and fewer == half * 1 + half * 2
 
 
 def test_a_score_changes_the_contract_and_reaches_the_nodes():

@@ -35,27 +35,6 @@ TREE = CandidateTree.from_rows([5, 6, 7, 8, 9], [-1, -1, 0, 0, 1], 3)
 NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 
 
-def deepseek() -> torch.nn.Module:
-    """Latent attention: a latent of 8 and one rotated key of 4 for four heads."""
-    config = transformers.DeepseekV3Config(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        first_k_dense_replace=2,
-        q_lora_rank=None,
-        kv_lora_rank=8,
-        qk_rope_head_dim=4,
-        qk_nope_head_dim=8,
-        v_head_dim=8,
-        max_position_embeddings=512,
-        **NO_TOKENS,
-    )
-    return tiny.build(transformers.DeepseekV3ForCausalLM, config)
-
-
 def gemma3() -> torch.nn.Module:
     """Three layers with a window of 8 and one without."""
     config = transformers.Gemma3TextConfig(
@@ -77,7 +56,7 @@ def gemma3() -> torch.nn.Module:
 # -------------------------------------------------------------------- real caches
 
 
-@pytest.mark.parametrize("family", tiny.families())
+@pytest.mark.parametrize("family", sorted({*tiny.families()} - {"deepseek_v3"}))
 def test_dense_rows_cost_what_the_formula_says(family: str) -> None:
     model = tiny.tiny_model(family)
     layers, heads, width = attention_shape(model.config)
@@ -120,7 +99,7 @@ def test_a_session_holds_the_rows_of_its_open_tree_and_then_those_of_a_path(
 
 
 def test_a_latent_cache_keeps_the_latent_and_serves_trees() -> None:
-    model = deepseek()
+    model = tiny.tiny_model("deepseek_v3")
     schema = latent_schema(model.config, "float32")
     assert latent_scalars(model.config) == (8 + 4, 4 * (8 + 4 + 8))
     for prefix, rows in ((1, 1), (5, 7)):
