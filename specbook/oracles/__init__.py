@@ -12,7 +12,7 @@ from .optimum import optimal_acceptance, optimum_of
 from .position import PositionLaw, measure, position_law
 from .table import Comparison, compare
 from .tree_lp import TreeOptimum, tree_optimum
-from .tree_round import round_law
+from .tree_round import continued, round_law
 
 __all__ = [
     "RELATIONS",
@@ -23,6 +23,7 @@ __all__ = [
     "TreeOptimum",
     "acceptance_curve",
     "compare",
+    "continued",
     "measure",
     "optimal_acceptance",
     "optimum_of",
