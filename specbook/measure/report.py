@@ -176,11 +176,12 @@ class Report:
             )
         names = {item.name for item in fields(cls)}  # type: ignore[arg-type]
         try:
+            values = json.loads(json.dumps(values))
             made = _read(cls, {n: v for n, v in values.items() if n in names}, "")
             again = json.loads(json.dumps(made.as_dict()))
         except (ValueError, ArithmeticError, LookupError, TypeError) as error:
             raise ArtifactError(f"a damaged {cls.KIND}: {error}") from error
-        if told := _difference(again, json.loads(json.dumps(values)), ""):
+        if told := _difference(again, values, ""):
             raise ArtifactError(f"a damaged {cls.KIND}: {told}")
         return made
 
