@@ -31,6 +31,7 @@ from .frame import (
     processor,
     style,
 )
+from .growth import growth
 from .ledgers import TERM_LOOKS, ledger_bars
 from .masks import draw_mask
 from .trees import draw_tree, graph, layout
@@ -57,6 +58,7 @@ __all__ = [
     "draw_tree",
     "figure",
     "graph",
+    "growth",
     "grouped_ranges",
     "layout",
     "ledger_bars",

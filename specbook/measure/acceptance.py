@@ -1,0 +1,255 @@
+"""Which child is selected, how often: h and p by rank and depth, on the real target.
+
+A run of the engine is read round by round: at every node that the verification reached,
+the children in the order in which they were drawn, and the one that was selected. That
+is all that a tree's expected progress rests on, for any source and any rule. It holds
+for what it was measured with: another drafter, rule, temperature or kind of text has
+other numbers (sections 0x0AA, 0x0AE).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from .. import checks
+from ..engine import Round, generate
+from ..errors import SpecbookError
+from ..topologies.observed import Observed
+from .report import Report, Table
+
+if TYPE_CHECKING:
+    from ..plotting import FramedFigure
+
+WORLDS = 1000
+"""How often prompts are drawn again for an interval."""
+
+
+@dataclass(frozen=True)
+class PromptCounts:
+    """One prompt's counts, [depths][slots] each."""
+
+    workload: str
+    prompt: str
+    tokens: int
+    rounds: int
+    tried: tuple[tuple[int, ...], ...]
+    selected: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class AcceptanceProfile(Report):
+    """Measured acceptance by depth and slot."""
+
+    settings: dict[str, Any]
+    machine: dict[str, Any]
+    prompts: tuple[PromptCounts, ...]
+
+    KIND: ClassVar[str] = "acceptance profile"
+    STEM: ClassVar[str] = "acceptance"
+
+    def __post_init__(self) -> None:
+        self.observed()  # raises for counts that no run can give
+
+    def workloads(self) -> list[str]:
+        """In the order in which they were measured."""
+        return list(dict.fromkeys(prompt.workload for prompt in self.prompts))
+
+    def observed(self, workload: str | None = None) -> Observed:
+        """The counts of one workload, or of all, as far down as any prompt reached.
+        Raises `SpecbookError` for a workload that was not measured."""
+        chosen = [p for p in self.prompts if workload in (None, p.workload)]
+        if not chosen:
+            raise SpecbookError(
+                f"no prompt of workload {workload!r} was measured; there are "
+                f"{self.workloads()}"
+            )
+        tried = np.array([prompt.tried for prompt in chosen])
+        selected = np.array([prompt.selected for prompt in chosen])
+        reached = tried[:, :, 0].sum(axis=0) > 0
+        depths = len(reached) if reached.all() else int(np.argmin(reached))
+        if depths == 0:
+            raise SpecbookError("no round had a candidate: there is nothing to count")
+        return Observed(tried[:, :depths], selected[:, :depths])
+
+    @property
+    def tokens_per_round(self) -> float:
+        """Committed tokens a round, the correction or bonus token among them."""
+        rounds = sum(prompt.rounds for prompt in self.prompts)
+        return sum(prompt.tokens for prompt in self.prompts) / rounds
+
+    # ----------------------------------------------------------------- the report
+
+    def options(self) -> list[str]:
+        """What was measured, with what."""
+        names = ("source", "verifier", "temperature", "target", "dtype")
+        told = "; ".join(f"{name} {self.settings.get(name)}" for name in names)
+        return [f"{told}; {len(self.prompts)} prompts; {self.where()}."]
+
+    def tables(self) -> Iterable[Table]:
+        """By depth and slot, then the slots of each workload with depths pooled."""
+        yield (
+            "By depth and slot, all workloads",
+            ["depth", "slot", "trials", "h", "p", "95 % of p"],
+            [
+                row
+                for depth in range(self.observed().tried.shape[1])
+                for row in self._slots(self.observed(), depth)
+            ],
+        )
+        yield (
+            "By workload, depths together",
+            ["workload", "slot", "trials", "h", "p", "95 % of p"],
+            [
+                [workload, *row[1:]]
+                for workload in self.workloads()
+                for row in self._slots(self.observed(workload).pooled(), 0)
+            ],
+        )
+
+    def _slots(self, observed: Observed, depth: int) -> list[list[str]]:
+        rates = observed.rates()[depth]
+        rows = observed.acceptance()
+        slots = rows[depth] if observed.every_depth else rows
+        worlds = observed.drawn_again(np.random.default_rng(0), WORLDS)[:, depth]
+        low, high = np.quantile(worlds, (0.025, 0.975), axis=0)
+        trials = observed.tried[:, depth].sum(axis=0)
+        return [
+            [
+                str(depth + 1),
+                str(slot),
+                str(trials[slot - 1]),
+                f"{rates[slot]:.3f}",
+                f"{slots[slot]:.3f}",
+                f"{low[slot]:.3f} to {high[slot]:.3f}",
+            ]
+            for slot in range(1, len(slots))
+            if trials[slot - 1]
+        ]
+
+    def figure(self) -> FramedFigure:
+        """p of each slot over the depth."""
+        from .. import plotting
+
+        observed = self.observed()
+        rows = np.array(observed.acceptance())
+        depths = list(range(1, len(rows) + 1))
+        lines = {
+            f"slot {slot}": rows[:, slot].tolist()
+            for slot in range(1, min(rows.shape[1], 5))
+        }
+        first, last = rows[0, 1], rows[-1, 1]
+        return plotting.figure(
+            plotting.curves(
+                depths, lines, "depth of the candidate, in edges", "P(selected)"
+            )
+            if len(depths) > 1
+            else plotting.ranges(
+                {name: (row[0],) * 3 for name, row in lines.items()}, "P(selected)"
+            ),
+            "For each child slot, the probability that it is the selected child, by "
+            "the depth of the child.",
+            f"The first slot is selected with probability {first:.2f} at depth 1 and "
+            f"{last:.2f} at depth {len(rows)}. Measured on {self.where()}.",
+        )
+
+
+def count(
+    rounds: Iterable[Round], *, depths: int, slots: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(tried, selected), [depths, slots] each, of the rounds of one run.
+
+    A node's slots are its candidates in the order in which they were drawn: a token
+    that was drawn twice takes two slots, of which the second can only be refused.
+    What lies beyond `depths` and `slots` is not counted; a selection beyond `slots`
+    counts as a refusal of those before it.
+    """
+    checks.integer(depths, "depths", least=1)
+    checks.integer(slots, "slots", least=1)
+    tried = np.zeros((depths, slots), dtype=np.int64)
+    selected = np.zeros((depths, slots), dtype=np.int64)
+    for played in rounds:
+        path = list(played.selection.rows)
+        for depth, node in enumerate([-1, *path][:depths]):
+            offered = [child for child, _ in played.tree.draws(node)]
+            chosen = path[depth] if depth < len(path) else None
+            for slot, child in enumerate(offered[:slots]):
+                tried[depth, slot] += 1
+                if child == chosen:
+                    selected[depth, slot] += 1
+                    break
+    return tried, selected
+
+
+def measure_acceptance(
+    target: Any,
+    source: Any,
+    verifier: Any,
+    prompts: Mapping[str, Sequence[tuple[str, Sequence[int]]]],
+    *,
+    depths: int = 6,
+    slots: int = 8,
+    max_new_tokens: int = 64,
+    temperature: float = 0.0,
+    seed: int = 0,
+    max_nodes: int = 64,
+    machine: dict[str, Any] | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> AcceptanceProfile:
+    """Decodes every prompt and counts which candidates were selected.
+
+    `prompts`: {workload: [(name, token ids), ...]}. `source`, `verifier` and the other
+    options as for `generate`; the seed of prompt i is `seed` + i. A tree that is wider
+    than a planned one shows more slots. Raises what `generate` raises, and
+    `SpecbookError` for no prompts.
+    """
+    checks.integer(seed, "seed", least=0)
+    if not isinstance(prompts, Mapping) or not any(prompts.values()):
+        raise SpecbookError(f"prompts must map workloads to prompts, got {prompts!r}")
+    if machine is None:
+        from .bench_decode import machine as described
+
+        machine = described()
+    found: list[PromptCounts] = []
+    for workload, entries in prompts.items():
+        say(str(workload))
+        for name, ids in entries:
+            made = generate(
+                target,
+                ids,
+                source,
+                verifier,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                seed=seed + len(found),
+                max_nodes=max_nodes,
+                max_depth=depths,
+            )
+            tried, selected = count(made.rounds, depths=depths, slots=slots)
+            found.append(
+                PromptCounts(
+                    str(workload),
+                    str(name),
+                    len(made.tokens),
+                    len(made.rounds),
+                    tuple(map(tuple, tried.tolist())),
+                    tuple(map(tuple, selected.tolist())),
+                )
+            )
+    about = target.identity()
+    settings: dict[str, Any] = {
+        "target": about["checkpoint"],
+        "tokenizer": about["tokenizer"],
+        "dtype": about["dtype"],
+        "source": source.identity(),
+        "verifier": verifier if isinstance(verifier, str) else verifier.contract.name,
+        "temperature": float(temperature),
+        "max_new_tokens": max_new_tokens,
+        "seed": seed,
+        "depths": depths,
+        "slots": slots,
+    }
+    return AcceptanceProfile(settings, machine, tuple(found))
