@@ -9,25 +9,23 @@ because the prompts are what varies from one benchmark to the next.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from .. import checks
 from ..drafts.prompt_lookup import TUNED
-from ..errors import ArtifactError, SpecbookError
+from ..errors import SpecbookError
 from ..ledger import COST_TERMS
+from .report import RESAMPLES, Ratio, Report, Table, resampled, write_whole
 
 if TYPE_CHECKING:
     from ..plotting import FramedFigure
 
-FORMAT = 1
+__all__ = ["RESAMPLES", "Ratio", "write_whole"]
 
 SYSTEMS = (
     "transformers greedy",
@@ -47,7 +45,6 @@ RATIOS = (
 
 LOOP_PERIODS = 3
 LOOP_TOKENS = 16
-RESAMPLES = 2000
 
 
 def loop_tokens(tokens: Sequence[int]) -> int:
@@ -94,19 +91,6 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """How many times as many tokens a second, with a 95 % interval over prompts."""
-
-    value: float
-    low: float
-    high: float
-    prompts: int
-
-    def __str__(self) -> str:
-        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
-
-
-@dataclass(frozen=True)
 class Difference:
     """Where a system's tokens first left those of transformers greedy. `gap` is the
     distance of the two best logits there, by a plain forward of the same dtype."""
@@ -135,31 +119,23 @@ def speed_ratio(
     if not pairs[0]:
         return None
     # Rows: prompts. Columns: tokens and seconds of the system, of the baseline.
-    table = np.array(
-        [
-            [value for s in both for value in (s.new_tokens, s.seconds)]
-            for both in ((pairs[0][i], pairs[1][i]) for i in pairs[0])
-        ],
-        dtype=np.float64,
+    table = [
+        [value for s in both for value in (s.new_tokens, s.seconds)]
+        for both in ((pairs[0][i], pairs[1][i]) for i in pairs[0])
+    ]
+    return resampled(
+        table, lambda s: s[:, 0] / s[:, 1] / (s[:, 2] / s[:, 3]), seed=seed
     )
-    count = len(table)
-    drawn = np.random.default_rng(seed).integers(count, size=(RESAMPLES, count))
-    sums = np.vstack([table.sum(axis=0), table[drawn].sum(axis=1)])
-    values = (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
-    low, high = np.quantile(values[1:], (0.025, 0.975))
-    return Ratio(float(values[0]), float(low), float(high), count)
 
 
-@dataclass(frozen=True)
-class DecodeReport:
-    """Everything that one benchmark run measured. `row_cost`: seconds of a forward by
-    its rows, for each dtype. `machine` and `settings` say what was measured where."""
+class PromptReport(Report):
+    """The base of reports about systems that decoded the same prompts: `SYSTEMS`, of
+    which the first is the reference for the tokens."""
+
+    SYSTEMS: ClassVar[tuple[str, ...]]
 
     samples: tuple[Sample, ...]
-    differences: tuple[Difference, ...] = ()
-    row_cost: dict[str, list[list[float]]] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
-    machine: dict[str, Any] = field(default_factory=dict)
+    differences: tuple[Difference, ...]
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -170,6 +146,40 @@ class DecodeReport:
     def workloads(self) -> tuple[str, ...]:
         """The workloads that were measured, in order."""
         return tuple(dict.fromkeys(s.workload for s in self.samples))
+
+    def agreement(self) -> Table:
+        """In how many prompts each system left the reference, and at most how far the
+        two best logits were apart there."""
+        rows = []
+        for dtype in self.dtypes:
+            for system in self.SYSTEMS[1:]:
+                cell = (dtype, system)
+                ran = sum((s.dtype, s.system) == cell for s in self.samples)
+                found = [d for d in self.differences if (d.dtype, d.system) == cell]
+                gaps = [d.gap for d in found if d.gap is not None]
+                worst = f"{max(gaps):.3g}" if gaps else ""
+                rows.append([dtype, system, str(ran), str(len(found)), worst])
+        return (
+            f"Agreement with {self.SYSTEMS[0]}, token for token",
+            ["dtype", "system", "prompts", "with a difference", "largest top-two gap"],
+            rows,
+        )
+
+
+@dataclass(frozen=True)
+class DecodeReport(PromptReport):
+    """Everything that one benchmark run measured. `row_cost`: seconds of a forward by
+    its rows, for each dtype. `machine` and `settings` say what was measured where."""
+
+    KIND: ClassVar[str] = "decoding report"
+    STEM: ClassVar[str] = "decode"
+    SYSTEMS: ClassVar[tuple[str, ...]] = SYSTEMS
+
+    samples: tuple[Sample, ...]
+    differences: tuple[Difference, ...] = ()
+    row_cost: dict[str, list[list[float]]] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
 
     def select(
         self, dtype: str, workload: str, system: str, *, without_loops: bool = False
@@ -239,14 +249,6 @@ class DecodeReport:
 
     # ------------------------------------------------------------------- output
 
-    def markdown(self) -> str:
-        """The tables as Markdown, under what both lookups were set to."""
-        tables = [
-            f"**{title}**\n\n{markdown_table(head, rows)}"
-            for title, head, rows in self.tables()
-        ]
-        return "\n\n".join([*self.options(), *tables])
-
     def options(self) -> list[str]:
         """One sentence for each lookup: its options and who chose them. The two are
         not set alike, so a table of speeds must not stand without them."""
@@ -268,7 +270,7 @@ class DecodeReport:
             )
         return told
 
-    def tables(self) -> Iterable[tuple[str, list[str], list[list[str]]]]:
+    def tables(self) -> Iterable[Table]:
         yield (
             "Speed: tokens a second, sums over sums; [95 % bootstrap over prompts]",
             [
@@ -331,26 +333,7 @@ class DecodeReport:
                 if row["cost_terms"] is not None
             ],
         )
-        yield (
-            "Agreement with transformers greedy, token for token",
-            ["dtype", "system", "prompts", "with a difference", "largest top-two gap"],
-            list(self._agreement()),
-        )
-
-    def _agreement(self) -> Iterable[list[str]]:
-        for dtype in self.dtypes:
-            for system in SYSTEMS[1:]:
-                ran = [
-                    s for s in self.samples if (s.dtype, s.system) == (dtype, system)
-                ]
-                found = [
-                    d
-                    for d in self.differences
-                    if (d.dtype, d.system) == (dtype, system)
-                ]
-                gaps = [d.gap for d in found if d.gap is not None]
-                worst = f"{max(gaps):.3g}" if gaps else ""
-                yield [dtype, system, str(len(ran)), str(len(found)), worst]
+        yield self.agreement()
 
     def figure(self) -> FramedFigure:
         """Speed of each system over transformers greedy, by workload and dtype."""
@@ -358,8 +341,7 @@ class DecodeReport:
 
         return _figure(self, plotting)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The report as plain values, ratios included; `from_dict` reads it back."""
+    def derived(self) -> dict[str, Any]:
         ratios = [
             {
                 **row,
@@ -368,61 +350,7 @@ class DecodeReport:
             }
             for row in self.ratio_rows()
         ]
-        return {
-            "format": FORMAT,
-            "machine": self.machine,
-            "settings": self.settings,
-            "row_cost": self.row_cost,
-            "ratios": ratios,
-            "differences": [asdict(item) for item in self.differences],
-            "samples": [asdict(sample) for sample in self.samples],
-        }
-
-    @classmethod
-    def from_dict(cls, values: Any) -> DecodeReport:
-        """The report that `as_dict` gave; anything else raises `ArtifactError`."""
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
-            raise ArtifactError("not a decoding report of this version")
-        try:
-            return cls(
-                samples=tuple(Sample(**item) for item in values["samples"]),
-                differences=tuple(Difference(**i) for i in values["differences"]),
-                row_cost=values["row_cost"],
-                settings=values["settings"],
-                machine=values["machine"],
-            )
-        except (KeyError, TypeError) as error:
-            raise ArtifactError(f"a damaged decoding report: {error}") from error
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the JSON to a temporary name, then renames it."""
-        return write_whole(
-            path, json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
-        )
-
-    @classmethod
-    def load(cls, path: str | Path) -> DecodeReport:
-        """Reads what `save` wrote. Raises `ArtifactError` for anything else."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ArtifactError(f"{path} is not a decoding report: {error}") from error
-        return cls.from_dict(values)
-
-
-def write_whole(path: str | Path, text: str) -> Path:
-    """Writes a file by way of a temporary name, which a failure does not leave behind.
-    Returns the path."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return path
+        return {"ratios": ratios}
 
 
 def _listed(options: dict[str, Any]) -> str:
@@ -459,12 +387,6 @@ def _cell(
 
 def _counts(everything: Ratio, rest: Ratio | None) -> str:
     return f"{everything.prompts}, {rest.prompts if rest else 0}"
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; all columns but the first three are numbers."""
-    lines = [head, ["---"] * min(3, len(head)) + ["---:"] * (len(head) - 3), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _figure(report: DecodeReport, plotting: Any) -> FramedFigure:
@@ -515,13 +437,10 @@ def _figure(report: DecodeReport, plotting: Any) -> FramedFigure:
             loc="outside upper center",
             ncols=3,
         )
-        where = report.machine.get("line", "machine not recorded")
-        if report.settings.get("clock", "wall") != "wall":
-            where += f", {report.settings['clock']} time"
         return plotting.figure(
             fig,
             alt="Dots with 95 percent intervals: tokens a second of three systems as "
             "multiples of transformers greedy, by workload. " + "; ".join(told) + ".",
             caption="Lookup pays where the answer repeats the prompt, and costs little "
-            f"where it does not. Measured on: {where}.",
+            f"where it does not. Measured on: {report.where()}.",
         )

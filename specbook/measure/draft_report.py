@@ -11,28 +11,18 @@ counted: what the verifier thought of their last tokens is not known.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import checks
-from ..errors import ArtifactError, SpecbookError
-from .decode_report import (
-    Difference,
-    Ratio,
-    Sample,
-    markdown_table,
-    speed_ratio,
-    write_whole,
-)
+from ..errors import SpecbookError
+from .decode_report import Difference, PromptReport, Ratio, Sample, speed_ratio
+from .report import Table
 
 if TYPE_CHECKING:
     from ..engine import Round
     from ..plotting import FramedFigure
-
-FORMAT = 1
 
 SYSTEMS = (
     "transformers greedy",
@@ -116,9 +106,13 @@ def pooled(depths: Iterable[Depth]) -> list[Depth]:
 
 
 @dataclass(frozen=True)
-class DraftReport:
+class DraftReport(PromptReport):
     """Everything that one run measured. `depths` come from runs of their own, with
     drafts of one length; `settings` and `machine` say what was measured where."""
+
+    KIND: ClassVar[str] = "draft report"
+    STEM: ClassVar[str] = "draft"
+    SYSTEMS: ClassVar[tuple[str, ...]] = SYSTEMS
 
     samples: tuple[Sample, ...]
     differences: tuple[Difference, ...] = ()
@@ -127,14 +121,14 @@ class DraftReport:
     machine: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def dtypes(self) -> tuple[str, ...]:
-        """The dtypes that were measured, in order."""
-        return tuple(dict.fromkeys(s.dtype for s in self.samples))
-
-    @property
     def workloads(self) -> tuple[str, ...]:
         """The workloads that were measured, in order, then all of them."""
-        return (*dict.fromkeys(s.workload for s in self.samples), ALL)
+        return (*super().workloads, ALL)
+
+    @property
+    def drawable(self) -> bool:
+        """Whether acceptance by depth was measured."""
+        return bool(self.depths)
 
     def select(self, dtype: str, workload: str, system: str) -> list[Sample]:
         """The samples of one cell; `workload` may be `ALL`."""
@@ -180,14 +174,6 @@ class DraftReport:
 
     # ------------------------------------------------------------------- output
 
-    def markdown(self) -> str:
-        """The tables as Markdown, under what both systems were set to."""
-        tables = [
-            f"**{title}**\n\n{markdown_table(head, rows)}"
-            for title, head, rows in self.tables()
-        ]
-        return "\n\n".join([*self.options(), *tables])
-
     def options(self) -> list[str]:
         """One sentence for each system's settings: the two are not set alike."""
         told = []
@@ -199,8 +185,7 @@ class DraftReport:
             told.append(f"transformers assisted: its defaults ({listed}).")
         return told
 
-    def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        """Title, head and rows of each table."""
+    def tables(self) -> list[Table]:
         return [
             (
                 "Speed: tokens a second, sums over sums; [95 % bootstrap over prompts]",
@@ -264,16 +249,7 @@ class DraftReport:
                     for item in (*self.depths, *pooled(self.depths))
                 ],
             ),
-            (
-                "Agreement with transformers greedy, token for token",
-                ["dtype", "system", "prompts", "with a difference", "largest gap"],
-                [
-                    self._agreement(dtype, system)
-                    for dtype in self.dtypes
-                    for system in SYSTEMS[1:]
-                    if self.select(dtype, ALL, system)
-                ],
-            ),
+            self.agreement(),
         ]
 
     def _cell(self, dtype: str, system: str) -> list[str]:
@@ -293,13 +269,6 @@ class DraftReport:
             "" if spent is None else f"{1e3 * spent:.2f}",
         ]
 
-    def _agreement(self, dtype: str, system: str) -> list[str]:
-        found = [d for d in self.differences if (d.dtype, d.system) == (dtype, system)]
-        gaps = [d.gap for d in found if d.gap is not None]
-        ran = len(self.select(dtype, ALL, system))
-        worst = f"{max(gaps):.3g}" if gaps else ""
-        return [dtype, system, str(ran), str(len(found)), worst]
-
     def figure(self) -> FramedFigure:
         """Survival of drafted tokens by depth, one curve a temperature. Raises
         `SpecbookError` if acceptance was not measured to two depths at least."""
@@ -317,7 +286,6 @@ class DraftReport:
             f"{name}: " + ", ".join(f"{value:.2f}" for value in values)
             for name, values in series.items()
         )
-        where = self.machine.get("line", "machine not recorded")
         return plotting.figure(
             plotting.curves(
                 range(1, length + 1),
@@ -328,53 +296,12 @@ class DraftReport:
             alt="Falling curves: the share of drafted chains that are accepted down to "
             f"each depth. {told}.",
             caption="Every further token of a draft is accepted less often, so a draft "
-            f"pays down to a depth and no further. Measured on: {where}.",
+            f"pays down to a depth and no further. Measured on: {self.where()}.",
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """The report as plain values, ratios included; `from_dict` reads it back."""
-        return {
-            "format": FORMAT,
-            "machine": self.machine,
-            "settings": self.settings,
-            "ratios": [
-                {**row, "ratio": asdict(row["ratio"])} for row in self.pair_rows()
-            ],
-            "depths": [asdict(item) for item in self.depths],
-            "differences": [asdict(item) for item in self.differences],
-            "samples": [asdict(sample) for sample in self.samples],
-        }
-
-    @classmethod
-    def from_dict(cls, values: Any) -> DraftReport:
-        """The report that `as_dict` gave; anything else raises `ArtifactError`."""
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
-            raise ArtifactError("not a draft report of this version")
-        try:
-            return cls(
-                samples=tuple(Sample(**item) for item in values["samples"]),
-                differences=tuple(Difference(**i) for i in values["differences"]),
-                depths=tuple(Depth(**item) for item in values["depths"]),
-                settings=values["settings"],
-                machine=values["machine"],
-            )
-        except (KeyError, TypeError) as error:
-            raise ArtifactError(f"a damaged draft report: {error}") from error
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the JSON to a temporary name, then renames it."""
-        return write_whole(
-            path, json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
-        )
-
-    @classmethod
-    def load(cls, path: str | Path) -> DraftReport:
-        """Reads what `save` wrote. Raises `ArtifactError` for anything else."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ArtifactError(f"{path} is not a draft report: {error}") from error
-        return cls.from_dict(values)
+    def derived(self) -> dict[str, Any]:
+        rows = [{**row, "ratio": asdict(row["ratio"])} for row in self.pair_rows()]
+        return {"ratios": rows}
 
 
 def _share(value: float | None) -> str:
