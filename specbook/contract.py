@@ -287,6 +287,33 @@ def negotiate(
     _refuse(clashes, contract)
 
 
+def admitted(sources: Iterable[SourceContract], *, exact: bool = True) -> list[str]:
+    """The verifiers of the registry that `negotiate` admits for these sources, merged
+    if there are several: one row of the contract matrix (section 0x02A)."""
+    sources = checks.entries(sources, "sources", "source contracts", ContractError)
+    checks.boolean(exact, "exact", error=ContractError)
+    # What nobody could bind is an error, and not a row without a verifier.
+    negotiate(sources, _ANYTHING, exact=False)
+    found = []
+    for name in registry.VERIFIERS:
+        try:
+            negotiate(sources, name, exact=exact)
+        except ContractError:
+            continue
+        found.append(name)
+    return found
+
+
+_ANYTHING = VerifierContract(
+    "anything",
+    reads_q=False,
+    exact=False,
+    probability=frozenset(ProbabilitySemantics),
+    sampling=frozenset(SamplingRelation),
+)
+"""Admits whatever can become target rows."""
+
+
 def _refuse(clashes: list[str], contract: VerifierContract) -> None:
     if clashes:
         raise ContractError(

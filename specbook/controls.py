@@ -116,7 +116,7 @@ def names() -> list[str]:
 def get(name: str) -> Control:
     """The control called `name`; an unknown name raises and lists the known ones."""
     for control in CONTROLS:
-        if control.name == name:
+        if isinstance(name, str) and control.name == name:
             return control
     raise SpecbookError(f"no control is called {name!r}; there are {names()}")
 

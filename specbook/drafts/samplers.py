@@ -31,6 +31,9 @@ from ..proposal import (
 )
 from ..tree import CandidateTree
 
+MOST_DRAWS = 1 << 12
+"""More candidates below one node are a mistake, and no loop should be what finds it."""
+
 
 class Draw(NamedTuple):
     """A candidate: its token, the law [V] it was drawn from, or a score instead."""
@@ -43,6 +46,7 @@ class Draw(NamedTuple):
 def iid(q: Any, k: int, chance: Chance) -> list[Draw]:
     """k independent draws from q; a token may come twice."""
     q, k = _asked(q, k)
+    _check_chance(chance)
     return [Draw(chance.draw(q), q) for _ in range(k)]
 
 
@@ -53,6 +57,7 @@ def independent(laws: Iterable[Any], chance: Chance) -> list[Draw]:
         checks.law(law, f"laws[{i}]")
         for i, law in enumerate(_rows(laws, "laws", "probability laws"))
     ]
+    _check_chance(chance)
     return [Draw(chance.draw(row), row) for row in rows]
 
 
@@ -67,6 +72,7 @@ def without_replacement(
     exponential race has the same law.
     """
     law, k = _asked(q, k)
+    _check_chance(chance)
     draws: list[Draw] = []
     for number in range(k):
         if number:
@@ -92,6 +98,7 @@ def greedy_plus_one(q: Any, k: int, chance: Chance) -> list[Draw]:
     Optimal Multi-draft Speculative Decoding").
     """
     q, k = _asked(q, k)
+    _check_chance(chance)
     if k == 0:
         return []
     fixed = most_probable(q, k - 1)
@@ -111,6 +118,7 @@ def hub(q: Any, k: int, chance: Chance) -> list[Draw]:
     `SpecbookError` unless k is 2.
     """
     q, k = _asked(q, k)
+    _check_chance(chance)
     if k != 2:
         raise SpecbookError(f"a hub pair has two candidates, k is {k}")
     centre = int(np.argmax(q))
@@ -205,6 +213,8 @@ def expand(
     family of children. A family that does not fit into `max_nodes` is not begun, so
     that no family is cut by what was drawn in it (section 0x09).
     """
+    if max_nodes is not None:
+        checks.integer(max_nodes, "max_nodes", least=0)
     nodes: list[ProposalNode] = []
     level: dict[tuple[int, ...], int] = {(): PREFIX_FRONTIER}
     for depth, width in enumerate(_rows(widths, "widths", "integers"), start=1):
@@ -254,12 +264,17 @@ def position_tree(draws: Iterable[Draw], *, prefix_len: int = 0) -> CandidateTre
     return CandidateTree.from_proposals(proposals, prefix_len)
 
 
+def _check_chance(chance: Any) -> None:
+    if not hasattr(chance, "draw"):
+        raise SpecbookError(f"chance must answer `draw`, got {chance!r}")
+
+
 def _asked(q: Any, k: int) -> tuple[np.ndarray, int]:
-    return checks.law(q, "q"), checks.integer(k, "k", least=0)
+    return checks.law(q, "q"), checks.integer(k, "k", least=0, most=MOST_DRAWS)
 
 
 def _rows(values: Any, name: str, what: str) -> list[Any]:
     """A list of rows; an array of them stays an array each."""
-    if isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray) and values.ndim:
         return list(values)
     return checks.entries(values, name, what)

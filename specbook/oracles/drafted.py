@@ -19,7 +19,7 @@ import numpy as np
 from .. import checks
 from ..chance import Chance, law
 from ..drafts import samplers
-from ..drafts.samplers import SAMPLERS, Draw
+from ..drafts.samplers import MOST_DRAWS, SAMPLERS, Draw
 from ..errors import LawError, SpecbookError
 from ..proposal import SamplingRelation
 
@@ -90,10 +90,10 @@ def ask(p: Any, q: Any, k: Any, sampling: Any) -> Position:
     another size than p, `SpecbookError` for a wrong k or sampling.
     """
     checks.one_of(sampling, "sampling", list(RELATIONS))
-    k = checks.integer(k, "k", least=1)
+    k = checks.integer(k, "k", least=1, most=MOST_DRAWS)
     p = checks.law(p, "p")
     if sampling == "independent":
-        laws = list(q) if isinstance(q, np.ndarray) else q
+        laws = list(q) if isinstance(q, np.ndarray) and q.ndim else q
         laws = checks.entries(laws, "q", "rows, one for each draft", LawError)
         rows = [checks.law(row, f"q[{i}]", size=len(p)) for i, row in enumerate(laws)]
         if len(rows) != k:
@@ -110,6 +110,29 @@ def ask(p: Any, q: Any, k: Any, sampling: Any) -> Position:
     return Position(p, tuple(rows), k, str(sampling))
 
 
+def check_reach(asked: Position) -> None:
+    """Raises `SpecbookError` for more than `MAX_VECTORS` vectors of drafts."""
+    supports = [int(np.count_nonzero(row)) for row in asked.rows]
+    first, others = supports[0], len(asked.p) - supports[0]
+    drawn = min(asked.k, first)
+    more = min(asked.k - drawn, others)  # from the uniform fallback
+    count = {
+        "iid": first**asked.k,
+        "independent": math.prod(supports),
+        "without_replacement": math.perm(first, drawn) * math.perm(others, more),
+        "top_k": 1,
+        "greedy_draft": first,
+        "hub": 2 * first,
+    }[asked.sampling]
+    if count > MAX_VECTORS:
+        # Of a number that no page holds, its size is enough.
+        told = str(count) if count < 10**15 else f"about 2^{count.bit_length()}"
+        raise SpecbookError(
+            f"{asked.k} drafts make {told} vectors, more than {MAX_VECTORS}; "
+            "optimal_acceptance does not list them"
+        )
+
+
 def vectors(asked: Position) -> tuple[dict[tuple[int, ...], int], int]:
     """Every ordered vector of drafts that can come, as a whole number of parts, and
     how many parts there are, as few as can be: the probability of X is
@@ -118,20 +141,15 @@ def vectors(asked: Position) -> tuple[dict[tuple[int, ...], int], int]:
     `asked`: a question in Fractions. Raises `SpecbookError` for more than
     `MAX_VECTORS` vectors.
     """
+    check_reach(asked)
     if asked.sampling not in ("iid", "independent"):
         listed: dict[Any, Any] = law(
             lambda chance: tuple(draw.token for draw in asked.draw(chance)),
-            max_branches=MAX_VECTORS,
+            max_branches=MAX_VECTORS + 1,
         )
         return in_parts(listed)
     # Q(X) is a product (section 0x08C): nothing to walk through.
     rows = asked.rows if asked.sampling == "independent" else asked.rows * asked.k
-    count = math.prod(int(np.count_nonzero(row)) for row in rows)
-    if count > MAX_VECTORS:
-        raise SpecbookError(
-            f"{asked.k} drafts make {count} vectors, more than {MAX_VECTORS}; "
-            "optimal_acceptance does not list them"
-        )
     found: dict[tuple[int, ...], int] = {(): 1}
     scale = 1
     for row in rows:

@@ -13,12 +13,12 @@ and after some such steps H is a beginning of the sorted tokens.
 
 - Independent: f = q(H)^k is convex in q(H), so it gains no less than it loses.
 - Without replacement: draw by a race, each token x at an exponential time of rate q(x).
-  The gain, divided by q(x), is the integral over t of e^{-q(x) t} times the probability
+  The gain, divided by q(x), is the integral over t of `exp(-q(x) t)` times the chance
   that fewer than k of H came before t, and that the rest of the first k come from H
   before anybody outside. What y loses, divided by q(y), is the same integral for H
-  without y, where the outside is faster by q(x): the e^{-q(x) t} more than makes up for
-  that. The factor e^{-q(y) t} of y says that y came after t; on this event H has the
-  same arrivals before t as H without y, and no fewer after.
+  without y, where the outside is faster by q(x): the `exp(-q(x) t)` more than makes up
+  for that. The factor `exp(-q(y) t)` of y says that y came after t; on this event H has
+  the same arrivals before t as H without y, and no fewer after.
 
 When q runs out, the uniform fallback draws among the tokens of q = 0. Then only an H
 with all of q's support counts, and it holds the other tokens of smallest p: their
@@ -77,7 +77,7 @@ def optimum_of(draws: Callable[[Chance], Iterable[Draw]], p: Any) -> Any:
     `MOST_INDEPENDENT` tokens that can be drafted.
     """
     p = checks.law(p, "p")
-    if not callable(draws):
+    if not callable(draws) or isinstance(draws, type):
         raise SpecbookError(f"draws must be callable, got {draws!r}")
 
     def program(chance: Chance) -> frozenset[int]:

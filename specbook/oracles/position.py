@@ -20,7 +20,7 @@ from ..drafts.samplers import Draw, position_tree
 from ..errors import ContractError
 from ..proposal import ProbabilitySemantics, SamplingRelation, Topology
 from ..verifiers import get
-from .drafted import Position, ask
+from .drafted import Position, ask, check_reach
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,13 @@ def position_law(
     list of k rows. `sampling`: one of `RELATIONS`. Where a correction that lands on a
     fixed draft walks on below it (greedy drafts, hub pairs), that draft counts as
     accepted. Heuristics are measured like the rest. Raises `ContractError` for a pair
-    that `bind` would refuse; `measure` refuses nothing.
+    that `bind` would refuse, `SpecbookError` for more vectors of drafts than can be
+    walked through; `measure` refuses no pair.
     """
     rule = rule_of(verifier)
     asked = ask(p, q, k, sampling)
     admit(rule, asked)
+    check_reach(asked)
     return measure(rule.select, asked.draw, asked.p)
 
 
@@ -96,7 +98,8 @@ def measure(
     """
     p = checks.law(p, "p")
     for name, program_part in (("select", select), ("draws", draws)):
-        if not callable(program_part):
+        # A class is callable, but calling one makes an object and decides nothing.
+        if not callable(program_part) or isinstance(program_part, type):
             raise ContractError(f"{name} must be callable, got {program_part!r}")
     # After the accepted draft the next token is sure, so that it adds no branch.
     after = p * 0

@@ -16,11 +16,11 @@ import numpy as np
 from .. import checks
 from ..chance import Chance
 from ..contract import Verifier
-from ..drafts.samplers import Draw
+from ..drafts.samplers import MOST_DRAWS, Draw
 from ..errors import ContractError, LawError, SpecbookError
 from ..proposal import Topology
 from ..verifiers import names
-from .drafted import RELATIONS, ask
+from .drafted import RELATIONS, ask, check_reach
 from .optimum import optimal_acceptance, optimum_of
 from .position import admit, measure, rule_of
 
@@ -61,11 +61,14 @@ def compare(
     to set beside them (`specbook.controls.CONTROLS`); those that need more rounds than
     one position has are left out. Raises what `position_law` raises for bad laws.
     """
-    checks.integer(k, "k", least=1)
+    checks.integer(k, "k", least=1, most=MOST_DRAWS)
     p = checks.law(p, "p")
     # Read once: rows and laws may come as generators.
     q = checks.entries(
-        list(q) if isinstance(q, np.ndarray) else q, "q", "numbers, or rows", LawError
+        list(q) if isinstance(q, np.ndarray) and q.ndim else q,
+        "q",
+        "numbers, or rows",
+        LawError,
     )
     several = bool(q) and isinstance(q[0], Iterable) and not isinstance(q[0], str)
     if several:
@@ -101,6 +104,7 @@ def _row(rule: Verifier, p: Any, q: Any, k: int, sampling: str) -> Comparison | 
         admit(rule, asked)
     except ContractError:
         return None
+    check_reach(asked)
     found = measure(rule.select, asked.draw, asked.p)
     optimum = optimal_acceptance(p, q, k, sampling)
     return Comparison(

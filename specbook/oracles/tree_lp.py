@@ -76,23 +76,33 @@ def tree_optimum(
     """
     checks.one_of(sampling, "sampling", [s for s in RELATIONS if s != "independent"])
     checks.one_of(families, "families", ("apart", "one"))
-    sampler = SAMPLERS[RELATIONS[sampling]]
     widths = [
         checks.integer(width, f"widths[{i}]", least=1)
         for i, width in enumerate(checks.entries(widths, "widths", "integers"))
     ]
     p, q = _conditional(target, "target"), _conditional(draft, "draft")
     size = len(checks.law(p(()), "target after ()"))
+    trees = _drawn(q, size, widths, sampling, families)
+    return _solve(trees, _Target(p, size), len(widths))
 
-    def drawn(chance: Chance) -> frozenset[Path]:
-        # Order and number of the draws of one set say nothing about what p needs: a
-        # rule that looks at them does no better than one that draws them for itself.
+
+def _drawn(
+    draft: Conditional, size: int, widths: list[int], sampling: str, families: str
+) -> dict[frozenset[Path], Any]:
+    """The law of the tree, as the set of its paths.
+
+    Order and number of the draws of one set say nothing about what p needs: a rule that
+    looks at them does no better than one that draws them for itself.
+    """
+    sampler = SAMPLERS[RELATIONS[sampling]]
+
+    def program(chance: Chance) -> frozenset[Path]:
         found: set[Path] = set()
         level: list[Path] = [()]
         for depth, width in enumerate(widths):
             below = []
             for path in level:
-                law = checks.law(q(path), f"draft after {path}", size=size)
+                law = checks.law(draft(path), f"draft after {path}", size=size)
                 below += [(*path, d.token) for d in sampler(law, width, chance)]
             level = list(dict.fromkeys(below)) if families == "one" else below
             found.update(level)
@@ -100,8 +110,8 @@ def tree_optimum(
                 raise _too_large()
         return frozenset(found)
 
-    trees = chance_law(drawn, max_branches=MAX_DRAWS)
-    return _solve(trees, _Target(p, size), len(widths))
+    trees: dict[Any, Any] = chance_law(program, max_branches=MAX_DRAWS)
+    return trees
 
 
 class _Target:
@@ -179,7 +189,7 @@ def _too_large() -> SpecbookError:
 
 
 def _conditional(given: Any, name: str) -> Conditional:
-    if callable(given):
+    if callable(given) and not isinstance(given, type):
         return given
     row = checks.law(given, name)
     return lambda path: row

@@ -13,8 +13,8 @@ there. If one carries it, the walk goes on below it by target-sample membership;
 token is drawn twice, so nothing is bent.
 
 The residual update asks of a draft only that its law is that of its own draw, given the
-draws before it: then R_i = (R_{i-1} - q_i)+ whatever q_i depends on. So the drawn part
-takes independent draws, draws without replacement, greedy drafts and hub pairs alike.
+draws before it: then a refused q is taken off the residual, whatever it depends on. So
+the drawn part takes independent draws, draws without replacement, greedy drafts and hub pairs alike.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable
 
 from ..chance import Chance
 from ..contract import NORMALISED, Law, Selection, Verifier, VerifierContract
+from ..errors import TreeError
 from ..proposal import PREFIX_FRONTIER, ProbabilitySemantics, SamplingRelation
 from ..tree import CandidateTree, SourceMark
 from .specinfer import choose
@@ -81,6 +82,8 @@ def subgraph(
     """The rows with a claim that `keep` holds for, with these claims alone, as a tree;
     and their row numbers in `tree`. A source claims a row's parent with the row, so
     what is kept hangs together; anything else raises `TreeError`."""
+    if not isinstance(tree, CandidateTree):
+        raise TreeError(f"not a CandidateTree: {tree!r}")
     marks = [tuple(mark for mark in claims if keep(mark)) for claims in tree.sources]
     rows = tuple(row for row in range(len(tree)) if marks[row])
     place = {row: number for number, row in enumerate(rows)}

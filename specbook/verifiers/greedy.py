@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .. import checks
 from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
 from ..proposal import PREFIX_FRONTIER, ProbabilitySemantics, SamplingRelation
@@ -20,7 +21,8 @@ def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
     rows: list[int] = []
     row = PREFIX_FRONTIER
     while True:
-        token = int(np.argmax(law(row)))
+        p = checks.law(law(row), f"the target's law at row {row}")
+        token = int(np.argmax(p))
         child = tree.child_with_token(row, token)
         if child is None:
             return Selection(tuple(rows), token)

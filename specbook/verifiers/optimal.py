@@ -34,7 +34,7 @@ import numpy as np
 from .. import checks
 from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
-from ..drafts.samplers import rest
+from ..drafts.samplers import MOST_DRAWS, rest
 from ..errors import ContractError, SpecbookError
 from ..proposal import ProbabilitySemantics, SamplingRelation, Topology
 from ..tree import CandidateTree
@@ -65,7 +65,7 @@ def plan(p: Any, q: Any, k: int, sampling: str = "iid") -> Plan:
     """
     p = checks.law(p, "p")
     q = checks.law(q, "q", size=len(p))
-    checks.integer(k, "k", least=1)
+    k = checks.integer(k, "k", least=1, most=MOST_DRAWS)
     checks.one_of(sampling, "sampling", ("iid", "without_replacement"))
     return _plan(_fractions(p.tolist()), tuple(q.tolist()), k, sampling)
 

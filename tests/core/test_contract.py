@@ -19,6 +19,7 @@ from specbook.contract import (
     SourceContract,
     Verifier,
     VerifierContract,
+    admitted,
     bind,
     contract_of,
     negotiate,
@@ -435,6 +436,78 @@ def test_every_rule_meets_what_its_proof_covers_and_nothing_else() -> None:
     }
     assert READS_NO_Q | {"ensemble"} | set().union(*SAMPLED.values()) == set(rules)
     assert check_matrix(rules) == 4 * len(SAMPLED) * len(rules)
+
+
+def source_of(
+    relation: str, shape: str, semantics: str = "normalized_conditional"
+) -> SourceContract:
+    return SourceContract(relation, semantics, relation, shape)  # type: ignore[arg-type]
+
+
+Q_FREE = {"membership", "one_hot"}
+FIELD: dict[str, tuple[list[SourceContract], set[str]]] = {
+    # What the field's papers prove, a row each; "greedy" belongs to temperature 0.
+    "independent draws of one q": (
+        [source_of("iid", "set")],
+        {"specinfer", "kseq", "optimal", "traversal"},
+    ),
+    "independent draws of several q": (
+        [source_of("independent", "set")],
+        {"specinfer"},
+    ),
+    "draws without replacement": (
+        [source_of("without_replacement", "set")],
+        {"sequoia", "optimal", "traversal"},
+    ),
+    "greedy plus one": ([source_of("greedy_plus_one", "set")], {"greedy_draft"}),
+    "hub pairs": ([source_of("hub", "set")], {"spechub"}),
+    "top-k, beam, argmax": ([source_of("beam", "set", "score_only")], set()),
+    "top-k with its q beside it": ([source_of("beam", "set")], set()),
+    "lookup, suffix, REST": (
+        [source_of("deterministic_lookup", "tree", "frequency")],
+        set(),
+    ),
+    "two drafters with q": ([source_of("iid", "tree")] * 2, {"specinfer"}),
+    "a drafter with q and REST": (
+        [
+            source_of("iid", "tree"),
+            source_of("deterministic_lookup", "tree", "frequency"),
+        ],
+        set(),
+    ),
+    "a chain drawn from q": (
+        [source_of("iid", "sequence")],
+        {"single", "specinfer", "kseq", "block", "traversal"},
+    ),
+    "a tree drawn from q": (
+        [source_of("iid", "tree")],
+        {"specinfer", "kseq", "traversal"},
+    ),
+    "a tree drawn without replacement": (
+        [source_of("without_replacement", "tree")],
+        {"sequoia", "traversal"},
+    ),
+}
+
+
+@pytest.mark.parametrize("drafted", FIELD)
+def test_the_matrix_is_the_fields(drafted: str) -> None:
+    sources, reads_q = FIELD[drafted]
+    assert set(admitted(sources)) == reads_q | Q_FREE | {"greedy"}
+    heuristics = {"typical"}
+    if drafted == "a chain drawn from q":
+        heuristics.add("ensemble")
+    assert set(admitted(sources, exact=False)) - set(admitted(sources)) == heuristics
+
+
+def test_a_row_of_the_matrix_is_asked_about_sources() -> None:
+    with pytest.raises(ContractError, match="metadata_graph"):
+        admitted([source_of("iid", "metadata_graph")])
+    for bad in (3, "iid", [3], None):
+        with pytest.raises(ContractError, match="source"):
+            admitted(bad)  # type: ignore[arg-type]
+    with pytest.raises(ContractError, match="exact"):
+        admitted([], exact="no")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction as F
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,19 @@ import pytest
 from hypothesis import given, settings
 
 from specbook import controls, verifiers
+from specbook.chance import law
 from specbook.errors import LawError, SpecbookError
 from specbook.oracles import RELATIONS, optimal_acceptance, tree_lp, tree_optimum
 from specbook.verifiers.walk import walk
 from tests.core.helpers import must_fail
 from tests.core.helpers.laws import table_of
-from tests.verifiers.helpers import constant, exact, expected_drafts
+from tests.verifiers.helpers import (
+    TableDrafts,
+    constant,
+    exact,
+    expected_drafts,
+    tree_of,
+)
 
 from .helpers import ARTICLE, SINGLE, TOY, questions
 
@@ -56,6 +64,38 @@ def test_one_family_for_a_token_that_came_twice_can_accept_less() -> None:
     for families in ("one", "apart"):
         found = tree_optimum(p, q, (2, 1), "without_replacement", families=families)
         assert abs(found.accepted - F(17, 9)) < SLACK
+
+
+def expanded(q: Any, widths: Any, sampling: str) -> dict[Any, Any]:
+    """The law of the trees that `samplers.expand` draws, merged as decoding merges."""
+    source = TableDrafts(q, widths, str(RELATIONS[sampling]))
+    return law(lambda chance: frozenset(tree_of(source, (), chance).full_prefixes))
+
+
+@pytest.mark.parametrize("sampling", SINGLE)
+def test_with_one_family_the_trees_are_those_that_are_drawn(sampling: str) -> None:
+    """Laws that depend on the history: `tree_optimum` bounds what decodes."""
+    for seed in range(6):
+        _, table = histories(seed)
+        for widths in ((2, 2),) if sampling == "hub" else ((2, 1), (1, 2), (2, 2)):
+            program = tree_lp._drawn(table, 2, list(widths), sampling, "one")
+            assert program == expanded(table, widths, sampling)
+
+
+def test_families_apart_are_independent_chains() -> None:
+    """Two draws of one token have two continuations, each its own."""
+    _, table = histories(3)
+    apart: dict[Any, Any] = {}
+    for x, y in product(range(2), repeat=2):
+        for a, b in product(range(2), repeat=2):
+            paths = frozenset([(x,), (y,), (x, a), (y, b)])
+            first = table(())[x] * table(())[y]
+            mass = first * table((x,))[a] * table((y,))[b]
+            if mass:
+                apart[paths] = apart.get(paths, 0) + mass
+    assert tree_lp._drawn(table, 2, [2, 1], "iid", "apart") == apart
+    # The planted fault: as if a token that came twice had one family.
+    assert tree_lp._drawn(table, 2, [2, 1], "iid", "one") != apart
 
 
 def test_a_tree_can_beat_the_best_rule_at_every_node() -> None:

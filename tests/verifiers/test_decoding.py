@@ -14,9 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specbook import verifiers
+from specbook.contract import Verifier
+from specbook.drafts.neural.draft_model import DraftModel
 from specbook.engine import Generation, generate
 from specbook.models.table import TableTarget
 from specbook.policy import SamplingPolicy
+from tests.core.helpers import must_fail
 
 from .helpers import TableDrafts
 
@@ -97,6 +101,77 @@ def test_h19_at_temperature_zero_it_is_greedy_decoding(
     plain = generate(TARGET, [1, 2], None, "greedy", max_new_tokens=6)
     made = decode(name, relation, widths, temperature=0)
     assert made.tokens == plain.tokens
+
+
+PROCESSED = [
+    {"temperature": 0},
+    {"temperature": 1e-3},
+    {"temperature": 0.7},
+    {"temperature": 1.0, "top_k": 5},
+    {"temperature": 1.0, "top_p": 0.8},
+    {"temperature": 2.0, "top_k": 50, "top_p": 0.9},
+    {"temperature": 2.0},
+]
+
+
+def check_recorded(options: Any, policy: SamplingPolicy) -> int:
+    """In a run with `options`, the law beside every candidate, and every law of the
+    target that the rule is handed, is that side's own, processed by `policy`. Returns
+    how many laws were compared."""
+    seen: list[Any] = []
+    rule = verifiers.get("specinfer")
+
+    def select(tree: Any, law: Any, chance: Any) -> Any:
+        asked: dict[int, Any] = {}
+
+        def ask(row: int) -> Any:
+            asked[row] = law(row)
+            return asked[row]
+
+        seen.append((tree, asked))
+        return rule.select(tree, ask, chance)
+
+    model = TableTarget(table(3, 6.0, 0.9), vocab_size=VOCAB)
+    source = DraftModel(model, widths=(2, 1), children="iid")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = generate(
+            TARGET,
+            [1, 2],
+            source,
+            Verifier(rule.contract, select),
+            max_new_tokens=4,
+            seed=5,
+            **options,
+        )
+    prefix, compared = (1, 2), 0
+    for done, (tree, asked) in zip(made.rounds, seen, strict=True):
+        path = {-1: (), **dict(enumerate(tree.full_prefixes))}
+        recorded = [
+            (mark.law, model, tree.parents[row])
+            for row, claims in enumerate(tree.sources)
+            for mark in claims
+        ]
+        recorded += [(law, TARGET, row) for row, law in asked.items()]
+        for law, side, row in recorded:
+            processed = policy.law_from_probabilities(
+                side.lookup((*prefix, *path[row]))
+            )
+            assert np.array_equal(law, processed)
+            compared += 1
+        prefix = (*prefix, *done.committed)
+    return compared
+
+
+@pytest.mark.parametrize("options", PROCESSED, ids=str)
+def test_what_is_recorded_is_the_processed_law_of_each_side(options: Any) -> None:
+    assert check_recorded(options, SamplingPolicy(**options)) > 4
+
+
+def test_a_law_that_was_processed_otherwise_is_found() -> None:
+    options: Any = {"temperature": 1.0, "top_k": 5}
+    must_fail(check_recorded, options, SamplingPolicy(1.0))
+    must_fail(check_recorded, options, SamplingPolicy(0.7, top_k=5))
 
 
 def test_drafts_are_accepted_and_refused() -> None:

@@ -45,32 +45,57 @@ class Alike:
         return tokens[self.chance.draw(np.array(masses) / total)]
 
 
+POLICIES = {
+    "plain": (SamplingPolicy(1.0), SamplingPolicy(1.0)),
+    "hot and cold": (SamplingPolicy(2.0), SamplingPolicy(0.5)),
+    "cold and hot": (SamplingPolicy(0.3), SamplingPolicy(2.0)),
+    "disjoint": (SamplingPolicy(1.0, top_k=1), SamplingPolicy(1.0)),
+    "equal": (SamplingPolicy(0.7), SamplingPolicy(0.7)),
+    "sure target": (SamplingPolicy(0.0), SamplingPolicy(1.0)),
+    "sure draft": (SamplingPolicy(1.0), SamplingPolicy(0.0)),
+    "nearly sure": (SamplingPolicy(1e-6), SamplingPolicy(1e-3)),
+    "both by top-k": (SamplingPolicy(1.0, top_k=700), SamplingPolicy(1.0, top_k=90)),
+    "both by top-p": (SamplingPolicy(2.0, top_p=0.6), SamplingPolicy(2.0, top_p=0.3)),
+    "target alone cut": (SamplingPolicy(0.7, 40, 0.95), SamplingPolicy(1.3)),
+}
+"""How the target's row and the draft's come about, from logits of a head and a tail."""
+
+
 def rows_of(name: str) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """p, q and the groups of tokens that are alike in both."""
     rng = np.random.default_rng(sum(map(ord, name)))
-    groups = [np.array([token]) for token in (11, 500)]
-    groups += [np.arange(1000, 20_000), np.arange(20_000, VOCAB)]
-    rest = np.setdiff1d(np.arange(VOCAB), np.concatenate(groups))
-    groups[-1] = np.concatenate([groups[-1], rest])
+    bounds = [np.array([token]) for token in (11, 500)]
+    bounds += [np.arange(1000, 20_000), np.arange(20_000, VOCAB)]
     p_logits, q_logits = np.zeros(VOCAB), np.zeros(VOCAB)
-    for number, group in enumerate(groups):
+    for number, group in enumerate(bounds):
         head = 10.0 if number < 2 else 0.0
         p_logits[group] = head + rng.normal()
         q_logits[group] = head + rng.normal()
-    policies = {
-        "plain": (SamplingPolicy(1.0), SamplingPolicy(1.0)),
-        "hot and cold": (SamplingPolicy(2.0), SamplingPolicy(0.5)),
-        "disjoint": (SamplingPolicy(1.0, top_k=1), SamplingPolicy(1.0)),
-        "equal": (SamplingPolicy(0.7), SamplingPolicy(0.7)),
-    }
-    one, other = policies[name]
+    one, other = POLICIES[name]
     p = one.law_from_logits(p_logits)
     q = other.law_from_logits(p_logits if name == "equal" else q_logits)
     if name == "disjoint":
         q = q.copy()
         q[p > 0] = 0
         q /= q.sum()
-    return p, q, groups
+    # A cut by rank goes through the middle of a group: what is alike is what is equal.
+    _, kind = np.unique(np.stack([p, q]), axis=1, return_inverse=True)
+    return p, q, [np.flatnonzero(kind == number) for number in range(kind.max() + 1)]
+
+
+def test_the_rows_are_what_they_are_called() -> None:
+    sizes = {
+        name: [np.count_nonzero(r) for r in rows_of(name)[:2]] for name in POLICIES
+    }
+    assert (
+        sizes["sure target"][0] == sizes["sure draft"][1] == sizes["disjoint"][0] == 1
+    )
+    assert sizes["both by top-k"] == [700, 90]
+    assert 1 < sizes["both by top-p"][1] < sizes["both by top-p"][0] < VOCAB
+    assert sizes["target alone cut"][0] <= 40 and sizes["plain"] == [VOCAB] * 2
+    for name in POLICIES:
+        groups = rows_of(name)[2]
+        assert sum(map(len, groups)) == VOCAB and len(groups) < 10
 
 
 PAIRS = [
@@ -84,6 +109,7 @@ PAIRS = [
     ("greedy_draft", "greedy_plus_one", 2),
     ("spechub", "hub", 2),
     ("one_hot", "beam", 2),
+    ("membership", "iid", 2),
 ]
 
 
@@ -107,7 +133,7 @@ def check_row(select: Any, relation: str, k: int, kind: str) -> None:
         assert abs(found.get(number, 0.0) - p[group].sum()) <= TOLERANCE
 
 
-@pytest.mark.parametrize("kind", ["plain", "hot and cold", "disjoint", "equal"])
+@pytest.mark.parametrize("kind", POLICIES)
 @pytest.mark.parametrize(("name", "relation", "k"), PAIRS)
 def test_the_output_has_the_law_p(name: str, relation: str, k: int, kind: str) -> None:
     check_row(verifiers.get(name).select, relation, k, kind)

@@ -1,0 +1,172 @@
+"""Whatever is handed to a rule, a sampler, an oracle or a control, it works or says so.
+
+The values, and the check, are those of the core (`tests/core/test_hostile.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction as F
+from typing import Any
+
+import numpy as np
+import pytest
+
+from specbook import contract, controls, oracles, verifiers
+from specbook.chance import Sampler
+from specbook.drafts import samplers
+from specbook.drafts.samplers import Draw
+from specbook.proposal import ProbabilitySemantics, SamplingRelation
+from specbook.verifiers import apart, ensemble, kseq, optimal, typical
+from tests.core.helpers import must_fail
+from tests.core.test_hostile import HOSTILE, check_says_so
+
+P, Q = [F(1, 2), F(3, 10), F(1, 5)], [F(2, 5), F(2, 5), F(1, 5)]
+P_FLOAT = np.array([0.5, 0.3, 0.2])
+TREE = samplers.position_tree([Draw(1, np.array(Q, dtype=object))])
+MORE: dict[str, Any] = {
+    "a generator": (x for x in (0.5, 0.5)),
+    "sum 0.9": [0.5, 0.3, 0.1],
+    "negative": [1.2, -0.4, 0.2],
+    "one NaN": [float("nan"), 0.5, 0.5],
+    "float32": np.float32([0.5, 0.25, 0.25]),
+    "int8": np.int8([0, 1, 0]),
+    "bools": [True, False, False],
+    "numpy bools": np.array([True, False, False]),
+    "complex": np.array([1j, 0, 1 - 1j]),
+    "two rows": np.array([[0.5, 0.5, 0.0]] * 2),
+    "texts": ["0.5", "0.3", "0.2"],
+    "numpy texts": np.array(["0.5", "0.5"]),
+    "objects": np.array([None, 1, 0], dtype=object),
+    "a huge k": 10**12,
+    "np.int64": np.int64(2),
+    "hub": "hub",
+    "a name": "specinfer",
+}
+
+ONE_LAW: dict[str, Any] = {
+    str(relation): (sampler, {"q": Q, "k": 2, "chance": Sampler(0)})
+    for relation, sampler in samplers.SAMPLERS.items()
+}
+ORACLE = {"p": P, "q": Q, "k": 2, "sampling": "iid"}
+
+CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    **{f"sampler {name}": call for name, call in ONE_LAW.items()},
+    "independent": (samplers.independent, {"laws": [P, Q], "chance": Sampler(0)}),
+    "mixture": (samplers.mixture, {"laws": [P, Q], "weights": [F(1, 2)] * 2}),
+    "position_tree": (samplers.position_tree, {"draws": [Draw(0, np.array(P_FLOAT))]}),
+    "expand": (
+        lambda widths, max_nodes: samplers.expand(
+            lambda path: P, widths, samplers.iid, Sampler(0), max_nodes=max_nodes
+        ),
+        {"widths": [2, 1], "max_nodes": 9},
+    ),
+    "plan": (optimal.plan, ORACLE),
+    "kseq.verifier": (kseq.verifier, {"rho": 2}),
+    "smallest_rho": (kseq.smallest_rho, {"p": P_FLOAT, "q": P_FLOAT, "k": 2}),
+    "ensemble.verifier": (ensemble.verifier, {"weight": 0.5}),
+    "typical.verifier": (typical.verifier, {"epsilon": 0.1, "delta": 0.3}),
+    "position_law": (oracles.position_law, {"verifier": "specinfer", **ORACLE}),
+    "position_law, hub": (
+        oracles.position_law,
+        {"verifier": "spechub", **ORACLE, "sampling": "hub"},
+    ),
+    "transport": (oracles.transport, ORACLE),
+    "transport, independent": (
+        oracles.transport,
+        {**ORACLE, "q": [P, Q], "sampling": "independent"},
+    ),
+    "optimal_acceptance": (oracles.optimal_acceptance, ORACLE),
+    "optimal_acceptance, without": (
+        oracles.optimal_acceptance,
+        {**ORACLE, "sampling": "without_replacement"},
+    ),
+    "optimum_of": (
+        oracles.optimum_of,
+        {"draws": lambda chance: samplers.iid(Q, 2, chance), "p": P},
+    ),
+    "measure": (
+        oracles.measure,
+        {
+            "select": verifiers.get("specinfer").select,
+            "draws": lambda chance: samplers.iid(Q, 2, chance),
+            "p": P,
+        },
+    ),
+    "compare": (
+        oracles.compare,
+        {
+            "p": P,
+            "q": Q,
+            "k": 2,
+            "verifiers": ["specinfer"],
+            "controls": [controls.CONTROLS[0]],
+        },
+    ),
+    "tree_optimum": (
+        oracles.tree_optimum,
+        {
+            "target": P,
+            "draft": Q,
+            "widths": [2],
+            "sampling": "iid",
+            "families": "one",
+        },
+    ),
+    "controls.get": (controls.get, {"name": controls.names()[0]}),
+    "controls.exact": (controls.exact, {"weights": [1, 2]}),
+    "variation": (
+        controls.CONTROLS[1].variation,
+        {"p": [5, 3, 2], "q": [[4, 4, 2]] * 2},
+    ),
+    "parts": (
+        lambda parts: contract.VerifierContract(
+            "whole",
+            False,
+            True,
+            frozenset(ProbabilitySemantics),
+            frozenset(SamplingRelation),
+            parts=parts,
+        ),
+        {"parts": (apart.DRAWN, apart.GIVEN)},
+    ),
+    "subgraph": (lambda tree: apart.subgraph(tree, bool), {"tree": TREE}),
+}
+
+# A parameter with a default may be left to it, and a function of the caller's own that
+# answers nonsense is told by what it answered.
+SLOW = {"a huge k", "10**30", "10**400"}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", CALLS)
+def test_hostile_values_work_or_are_refused_by_name(name: str) -> None:
+    call, good = CALLS[name]
+    call(**good)
+    for argument in good:
+        for label, value in {**HOSTILE, **MORE}.items():
+            try:
+                check_says_so(call, {**good, argument: value})
+            except AssertionError as error:
+                raise AssertionError(f"{argument} = {label}: {error}") from error
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", [*verifiers.names(), "apart"])
+def test_a_target_that_answers_nonsense_is_told(name: str) -> None:
+    """Whatever `law` returns for the prefix: no token but one of the vocabulary."""
+    rule = apart.VERIFIER if name == "apart" else verifiers.get(name)
+    trees = [samplers.position_tree([]), TREE]
+    for label, value in {**HOSTILE, **MORE}.items():
+        for tree in trees:
+            try:
+                check_says_so(
+                    lambda row, t=tree: rule.select(t, lambda _: row, Sampler(0)),
+                    {"row": value},
+                )
+            except AssertionError as error:
+                raise AssertionError(f"law = {label}: {error}") from error
+
+
+def test_an_error_of_another_kind_fails_the_check() -> None:
+    must_fail(check_says_so, lambda q: q[10**9], {"q": Q})
