@@ -12,14 +12,10 @@ from __future__ import annotations
 
 import gc
 import os
-import platform
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import metadata
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -27,20 +23,15 @@ from .. import checks, engine, prompts
 from ..drafts.prompt_lookup import TUNED, PromptLookup
 from ..errors import SpecbookError
 from ..ledger import COST_TERMS
-from .decode_report import (
-    SYSTEMS,
-    DecodeReport,
-    Difference,
-    Sample,
-    loop_tokens,
-    write_whole,
-)
+from .decode_report import SYSTEMS, DecodeReport, Difference, Sample, loop_tokens
+from .report import save
 from .row_cost import measure_row_cost
+from .setup import CLOCKS, MAX_NEW_TOKENS, Clock, Progress, Setup, machine, set_up
+from .setup import folder as _folder
+
+__all__ = ["CLOCKS", "_folder", "machine"]
 
 DTYPES = ("float32", "bfloat16")
-MAX_NEW_TOKENS = 128
-QUICK = {"prompts_per_workload": 2, "max_new_tokens": 32}
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 UPSTREAM_CANDIDATES = 10
 """`prompt_lookup_num_tokens` has no default upstream; 10 is its generator's."""
 
@@ -62,8 +53,6 @@ class Outcome:
 
 System = Callable[[list[int], int], Outcome]
 """Decodes prompt ids to at most so many new tokens."""
-
-Progress = Callable[[str], None]
 
 
 def run(
@@ -95,74 +84,43 @@ def run(
     Raises `ValueError` for bad options, and for an `out` that is no folder or cannot be
     written to; both before anything is loaded.
     """
-    if target is not None and not isinstance(target, (str, os.PathLike)):
-        raise SpecbookError(f"target must be a folder or a hub id, got {target!r}")
-    if progress is not None and not callable(progress):
-        raise SpecbookError(f"progress must be a function, got {progress!r}")
-    workloads = checks.entries(workloads, "workloads", "names")
-    dtypes = checks.entries(dtypes, "dtypes", "names")
     lookup = _lookup_options(lookup)
-    if checks.boolean(quick, "quick"):
-        prompts_per_workload = QUICK["prompts_per_workload"]
-        max_new_tokens = QUICK["max_new_tokens"]
-    for name in workloads:
-        checks.one_of(name, "workload", prompts.WORKLOADS)
-    for name in dtypes:
-        checks.one_of(name, "dtype", ("float32", "bfloat16", "float16", "float64"))
-    if not workloads or not dtypes:
-        raise SpecbookError("at least one workload and one dtype are needed")
-    checks.integer(max_new_tokens, "max_new_tokens", least=1)
-    checks.integer(repeats, "repeats", least=1)
-    now = CLOCKS[checks.one_of(clock, "clock", tuple(CLOCKS))]
-    if prompts_per_workload is not None:
-        checks.integer(prompts_per_workload, "prompts_per_workload", least=1)
-    chosen = [
-        prompt
-        for name in workloads
-        for prompt in prompts.load(name, half)[:prompts_per_workload]
-    ]
-    if out is not None:
-        out = _folder(out)
-    tell = progress or (lambda line: None)
+    setup = set_up(
+        target=target,
+        workloads=workloads,
+        half=half,
+        prompts_per_workload=prompts_per_workload,
+        max_new_tokens=max_new_tokens,
+        dtypes=dtypes,
+        repeats=repeats,
+        quick=quick,
+        clock=clock,
+        out=out,
+        progress=progress,
+    )
     samples: list[Sample] = []
     differences: list[Difference] = []
     row_cost: dict[str, list[list[float]]] = {}
     about: dict[str, str] = {}
-    for dtype in dtypes:
-        tell(f"{dtype}: loading the target twice, for transformers and for us")
+    for dtype in setup.dtypes:
+        setup.tell(f"{dtype}: loading the target twice, for transformers and for us")
         ours, model = _load(target, dtype)
         about = ours.identity()
-        tell(f"{dtype}: measuring the cost of a forward by its rows")
-        cost = measure_row_cost(ours, clock=now)
+        setup.tell(f"{dtype}: measuring the cost of a forward by its rows")
+        cost = measure_row_cost(ours, clock=setup.now)
         row_cost[dtype] = [list(pair) for pair in cost]
+        tuned = PromptLookup.tuned(**{"cost": cost, **lookup})
         systems = {
             SYSTEMS[0]: transformers_system(model),
             SYSTEMS[1]: transformers_system(
                 model, prompt_lookup_num_tokens=UPSTREAM_CANDIDATES
             ),
-            SYSTEMS[2]: our_system(ours, None, clock=now),
-            SYSTEMS[3]: our_system(
-                ours, PromptLookup.tuned(**{"cost": cost, **lookup}), clock=now
-            ),
+            SYSTEMS[2]: our_system(ours, None, clock=setup.now),
+            SYSTEMS[3]: our_system(ours, tuned, clock=setup.now),
         }
-        encoded = [
-            (p, ours.encode_chat(p.messages) if p.is_chat else ours.encode(p.text))
-            for p in chosen
-        ]
-        for system in systems.values():
-            system(encoded[0][1][:64], 4)
-        found, differing = compare(
-            systems,
-            encoded,
-            dtype,
-            max_new_tokens,
-            repeats=repeats,
-            gap=partial(top_two_gap, model),
-            progress=tell,
-            clock=now,
-        )
-        samples += found
-        differences += differing
+        found = contest(setup, systems, setup.encoded(ours), dtype, model)
+        samples += found[0]
+        differences += found[1]
         del ours, model, systems
         gc.collect()
     report = DecodeReport(
@@ -171,31 +129,38 @@ def run(
         row_cost=row_cost,
         settings={
             "target": about,
-            "workloads": list(workloads),
-            "half": half,
-            "prompts_frozen": prompts.manifest()["frozen"],
-            "prompts_per_workload": prompts_per_workload,
-            "max_new_tokens": max_new_tokens,
-            "repeats": repeats,
-            "quick": quick,
-            "clock": clock,
+            **setup.settings,
             "lookup": {**TUNED, **lookup},
             "transformers_lookup": {"prompt_lookup_num_tokens": UPSTREAM_CANDIDATES},
         },
         machine=machine(),
     )
-    if out is not None:
-        save(report, out)
+    if setup.out is not None:
+        save(report, setup.out)
     return report
 
 
-def save(report: DecodeReport, folder: str | os.PathLike[str]) -> Path:
-    """Writes `decode.json`, `decode.md` and `decode.png`, each whole or not at all."""
-    folder = Path(folder)
-    report.save(folder / "decode.json")
-    write_whole(folder / "decode.md", report.markdown() + "\n")
-    report.figure().save(folder / "decode.png")
-    return folder
+def contest(
+    setup: Setup,
+    systems: Mapping[str, System],
+    encoded: Sequence[tuple[prompts.Prompt, list[int]]],
+    dtype: str,
+    model: Any,
+) -> tuple[list[Sample], list[Difference]]:
+    """Warms every system up, then lets them take turns as `setup` says. `model`: of
+    transformers, to tell the gap of the two best logits."""
+    for system in systems.values():
+        system(encoded[0][1][:64], 4)
+    return compare(
+        systems,
+        encoded,
+        dtype,
+        setup.max_new_tokens,
+        repeats=setup.repeats,
+        gap=partial(top_two_gap, model),
+        progress=setup.tell,
+        clock=setup.now,
+    )
 
 
 def compare(
@@ -207,7 +172,7 @@ def compare(
     repeats: int = 1,
     gap: Callable[[list[int]], float] | None = None,
     progress: Progress | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Clock = time.perf_counter,
 ) -> tuple[list[Sample], list[Difference]]:
     """Decodes every prompt with every system, taking turns.
 
@@ -266,9 +231,7 @@ def first_difference(
     return None
 
 
-def our_system(
-    target: Any, source: Any, *, clock: Callable[[], float] = time.perf_counter
-) -> System:
+def our_system(target: Any, source: Any, *, clock: Clock = time.perf_counter) -> System:
     """Our engine, greedy, with `source` (None for plain decoding)."""
 
     def decode(ids: list[int], max_new_tokens: int) -> Outcome:
@@ -335,46 +298,12 @@ def top_two_gap(model: Any, ids: Sequence[int]) -> float:
     return float(best[0] - best[1])
 
 
-def machine() -> dict[str, Any]:
-    """What the numbers were measured on: processor, threads, versions, date."""
-    import torch
-
-    from .. import plotting
-
-    return {
-        "line": plotting.machine(),
-        "processor": plotting.processor(),
-        "system": platform.system(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "versions": {
-            name: metadata.version(name) for name in ("torch", "transformers", "numpy")
-        },
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-    }
-
-
 def _lookup_options(lookup: Any) -> dict[str, Any]:
     """`lookup`, tried out: a wrong option is told before an hour is spent."""
     if not isinstance(lookup, Mapping):
         raise SpecbookError(f"lookup must be a mapping of options, got {lookup!r}")
     PromptLookup.tuned(**{checks.text(k, "a lookup option"): lookup[k] for k in lookup})
     return dict(lookup)
-
-
-def _folder(out: Any) -> Path:
-    """`out` as a folder that exists and takes files."""
-    if not isinstance(out, (str, os.PathLike)):
-        raise SpecbookError(f"out must be a folder, got {out!r}")
-    folder = Path(out)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except (OSError, ValueError) as error:
-        raise SpecbookError(f"out: {out} takes no files: {error}") from None
-    return folder
 
 
 def _load(target: str | os.PathLike[str] | None, dtype: str) -> tuple[Any, Any]:

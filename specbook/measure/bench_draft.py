@@ -16,9 +16,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import checks, engine, prompts
@@ -27,19 +25,11 @@ from ..drafts.neural.staged import Staged
 from ..errors import SpecbookError
 from ..models.table import TableTarget
 from ..paths import data_path
-from .bench_decode import (
-    CLOCKS,
-    QUICK,
-    Progress,
-    _folder,
-    compare,
-    machine,
-    our_system,
-    top_two_gap,
-    transformers_system,
-)
-from .decode_report import Difference, Ratio, Sample, speed_ratio, write_whole
+from .bench_decode import compare, contest, our_system, transformers_system
+from .decode_report import Difference, Ratio, Sample, speed_ratio
 from .draft_report import SYSTEMS, Depth, DraftReport, by_depth
+from .report import save
+from .setup import MAX_NEW_TOKENS, Clock, Progress, machine, set_up
 
 DEPTHS = 6
 """Length of the drafts on which acceptance by depth is counted."""
@@ -61,7 +51,7 @@ def run(
     workloads: Sequence[str] = prompts.WORKLOADS,
     half: str = "evaluation",
     prompts_per_workload: int | None = None,
-    max_new_tokens: int = 128,
+    max_new_tokens: int = MAX_NEW_TOKENS,
     dtypes: Sequence[str] = ("float32",),
     repeats: int = 1,
     depths: int = DEPTHS,
@@ -82,46 +72,31 @@ def run(
     `draft.json`, `draft.md` and `draft.png`.
     Raises `ValueError` for bad options, before anything is loaded.
     """
-    for name, value in (("target", target), ("draft", draft)):
-        if value is not None and not isinstance(value, (str, os.PathLike)):
-            raise SpecbookError(f"{name} must be a folder or a hub id, got {value!r}")
-    if progress is not None and not callable(progress):
-        raise SpecbookError(f"progress must be a function, got {progress!r}")
-    chosen_workloads = checks.entries(workloads, "workloads", "names")
-    chosen_dtypes = checks.entries(dtypes, "dtypes", "names")
-    if checks.boolean(quick, "quick"):
-        prompts_per_workload = QUICK["prompts_per_workload"]
-        max_new_tokens = QUICK["max_new_tokens"]
-    for name in chosen_workloads:
-        checks.one_of(name, "workload", prompts.WORKLOADS)
-    for name in chosen_dtypes:
-        checks.one_of(name, "dtype", ("float32", "bfloat16", "float16", "float64"))
-    if not chosen_workloads or not chosen_dtypes:
-        raise SpecbookError("at least one workload and one dtype are needed")
-    checks.integer(max_new_tokens, "max_new_tokens", least=1)
-    checks.integer(repeats, "repeats", least=1)
     checks.integer(depths, "depths", least=0)
     checks.integer(seed, "seed", least=0)
-    now = CLOCKS[checks.one_of(clock, "clock", tuple(CLOCKS))]
-    if prompts_per_workload is not None:
-        checks.integer(prompts_per_workload, "prompts_per_workload", least=1)
     changes = _checked_options(options or {})
-    chosen = [
-        prompt
-        for name in chosen_workloads
-        for prompt in prompts.load(name, half)[:prompts_per_workload]
-    ]
-    if out is not None:
-        out = _folder(out)
+    setup = set_up(
+        target=target,
+        draft=draft,
+        workloads=workloads,
+        half=half,
+        prompts_per_workload=prompts_per_workload,
+        max_new_tokens=max_new_tokens,
+        dtypes=dtypes,
+        repeats=repeats,
+        quick=quick,
+        clock=clock,
+        out=out,
+        progress=progress,
+    )
     if draft is None:
         draft = data_path(*SHIPPED)
-    tell = progress or (lambda line: None)
     samples: list[Sample] = []
     differences: list[Difference] = []
     counted: list[Depth] = []
     about: dict[str, Any] = {}
-    for dtype in chosen_dtypes:
-        tell(f"{dtype}: loading both checkpoints twice, for transformers and for us")
+    for dtype in setup.dtypes:
+        setup.tell(f"{dtype}: loading both checkpoints, for transformers and for us")
         ours, drafter, model, assistant = load(target, draft, dtype)
         source = DraftModel.tuned(drafter, **changes)
         source.check_target(ours)
@@ -130,25 +105,11 @@ def run(
             "draft": drafter.identity(),
             "transformers_assisted": assisted_settings(assistant),
         }
-        encoded = [
-            (p, ours.encode_chat(p.messages) if p.is_chat else ours.encode(p.text))
-            for p in chosen
-        ]
-        systems = systems_of(ours, model, assistant, source, clock=now)
-        for system in systems.values():
-            system(encoded[0][1][:64], 4)
-        found, differing = compare(
-            systems,
-            encoded,
-            dtype,
-            max_new_tokens,
-            repeats=repeats,
-            gap=partial(top_two_gap, model),
-            progress=tell,
-            clock=now,
-        )
-        samples += found
-        differences += differing
+        encoded = setup.encoded(ours)
+        systems = systems_of(ours, model, assistant, source, clock=setup.now)
+        found = contest(setup, systems, encoded, dtype, model)
+        samples += found[0]
+        differences += found[1]
         del model, assistant, systems
         gc.collect()
         if depths:
@@ -157,9 +118,9 @@ def run(
                 DraftModel(drafter, widths=(1,) * depths),
                 encoded,
                 dtype=dtype,
-                max_new_tokens=max_new_tokens,
+                max_new_tokens=setup.max_new_tokens,
                 seed=seed,
-                progress=tell,
+                progress=setup.tell,
             )
         del ours, drafter, source
         gc.collect()
@@ -169,14 +130,7 @@ def run(
         depths=tuple(counted),
         settings={
             **about,
-            "workloads": list(chosen_workloads),
-            "half": half,
-            "prompts_frozen": prompts.manifest()["frozen"],
-            "prompts_per_workload": prompts_per_workload,
-            "max_new_tokens": max_new_tokens,
-            "repeats": repeats,
-            "quick": quick,
-            "clock": clock,
+            **setup.settings,
             "seed": seed,
             "depths": depths,
             "options": {k: str(v) for k, v in {**TUNED, **changes}.items()},
@@ -184,20 +138,9 @@ def run(
         },
         machine=machine(),
     )
-    if out is not None:
-        save(report, out)
+    if setup.out is not None:
+        save(report, setup.out)
     return report
-
-
-def save(report: DraftReport, folder: str | os.PathLike[str]) -> Path:
-    """Writes `draft.json` and `draft.md`, and `draft.png` where acceptance by depth was
-    measured; each whole or not at all."""
-    folder = Path(folder)
-    report.save(folder / "draft.json")
-    write_whole(folder / "draft.md", report.markdown() + "\n")
-    if report.depths:
-        report.figure().save(folder / "draft.png")
-    return folder
 
 
 def systems_of(
@@ -206,7 +149,7 @@ def systems_of(
     assistant: Any,
     source: DraftModel,
     *,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Clock = time.perf_counter,
 ) -> dict[str, Any]:
     """The five systems by name. `target` and the model of `source` are ours; `model`
     and `assistant` are transformers' own models of the same two checkpoints."""
@@ -232,9 +175,9 @@ def sweep(
     encoded: Sequence[tuple[prompts.Prompt, list[int]]],
     *,
     dtype: str = "float32",
-    max_new_tokens: int = 128,
+    max_new_tokens: int = MAX_NEW_TOKENS,
     progress: Progress | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Clock = time.perf_counter,
 ) -> list[tuple[Mapping[str, Any], Ratio]]:
     """How many times as fast as plain decoding each set of options in `grid` is, best
     first: greedy, all taking turns on every prompt. For choosing options, so on

@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
@@ -34,8 +34,8 @@ from ..policy import SamplingPolicy
 from ..proposal import Topology
 from ..tree import CandidateTree
 from ..verifiers import optimal
-from .bench_decode import CLOCKS, Progress, _folder, machine
 from .report import save
+from .setup import Clock, Progress, check_checkpoints, clock_of, folder, machine, teller
 from .verifiers_report import (
     FlowTimes,
     ListTimes,
@@ -60,7 +60,6 @@ BUDGET, QUICK_BUDGET = 1.0, 0.05
 """`optimal` is tried on more tokens while a choice takes no longer, in seconds."""
 
 Row = tuple[np.ndarray, np.ndarray]
-Clock = Callable[[], float]
 
 
 def run(
@@ -87,9 +86,7 @@ def run(
     `verifiers.json`, `verifiers.md` and `verifiers.png`. The others are those of
     `bench_verifiers`. Raises `ValueError` for bad options, before anything is loaded.
     """
-    for name, value in (("target", target), ("draft", draft)):
-        if value is not None and not isinstance(value, (str, os.PathLike)):
-            raise SpecbookError(f"{name} must be a folder or a hub id, got {value!r}")
+    check_checkpoints(target=target, draft=draft)
     named = target is not None or draft is not None
     synthetic = checks.boolean(synthetic, "synthetic") or vocabulary is not None
     if named and synthetic:
@@ -107,10 +104,9 @@ def run(
         "clock": clock,
         "quick": quick,
     }
-    _checked(progress=progress, **options)
+    _, tell = _checked(progress=progress, **options)
     if out is not None:
-        out = _folder(out)
-    tell = progress or (lambda line: None)
+        out = folder(out)
     rows: list[Row] | None = None
     about = ""
     if not synthetic:
@@ -149,9 +145,8 @@ def bench_verifiers(
     `about`: what the rows are, for the report. Raises `ValueError` for bad options and
     for what is no law.
     """
-    now = _checked(vocabulary, children, repeats, seed, clock, quick, progress)
+    now, tell = _checked(vocabulary, children, repeats, seed, clock, quick, progress)
     checks.text(about, "about")
-    tell = progress or (lambda line: None)
     count = QUICK_ROWS if quick else ROWS
     repeats = QUICK_REPEATS if quick else repeats
     if rows is None:
@@ -545,13 +540,11 @@ def _checked(
     clock: Any,
     quick: Any,
     progress: Any,
-) -> Clock:
-    """The options, checked; returns the clock."""
+) -> tuple[Clock, Progress]:
+    """The options, checked; returns the clock, and what takes lines of progress."""
     checks.integer(vocabulary, "vocabulary", least=2)
     checks.integer(children, "children", least=1)
     checks.integer(repeats, "repeats", least=1)
     checks.integer(seed, "seed", least=0)
     checks.boolean(quick, "quick")
-    if progress is not None and not callable(progress):
-        raise SpecbookError(f"progress must be a function, got {progress!r}")
-    return CLOCKS[checks.one_of(clock, "clock", tuple(CLOCKS))]
+    return clock_of(clock), teller(progress)

@@ -20,8 +20,8 @@ from ..drafts.prompt_lookup import PromptLookup
 from ..errors import ArtifactError, SpecbookError
 from ..policy import SamplingPolicy
 from . import recording
-from .bench_decode import machine
-from .decode_report import write_whole
+from .report import write_whole
+from .setup import machine
 from .recording import RecordedOutput, Recording
 
 MAX_NEW_TOKENS = 128
