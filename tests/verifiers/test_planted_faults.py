@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specbook import verifiers
+from specbook.chance import law
 from specbook.drafts import samplers
 from specbook.drafts.samplers import Draw
 from specbook.verifiers import greedy_draft, kseq, optimal, sequoia, spechub, specinfer
@@ -15,7 +18,7 @@ from specbook.verifiers.coupling import acceptance, residual
 from specbook.verifiers.walk import walk
 from tests.core.helpers import must_fail
 
-from .helpers import check_position, drawing, exact
+from .helpers import check_position, drawing, exact, weights
 
 
 def rule(choose: Any) -> Any:
@@ -147,6 +150,25 @@ def test_the_uniform_fallback_is_needed_where_q_is_exhausted() -> None:
         right, p, lambda c: samplers.without_replacement(q, 2, c, fallback=False)
     )
     assert ended == p[0]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(st.integers(2, 4).flatmap(lambda size: st.tuples(weights(size), weights(size))))
+def test_when_the_whole_vocabulary_is_drafted_every_token_is_accepted(
+    rows: Any,
+) -> None:
+    """More children are asked for than there are tokens: all come, the last ones by
+    the fallback where q is exhausted, and one of them passes on every branch."""
+    p, q = (exact(row) for row in rows)
+    draws = drawing("without_replacement", q, len(p) + 2)
+    assert {len(tokens) for tokens in tokens_of(draws)} == {len(p)}
+    for name in ("sequoia", "traversal", "optimal"):
+        assert check_position(verifiers.get(name), p, draws) == 1
+
+
+def tokens_of(draws: Any) -> dict[Any, Any]:
+    """The law of the drafted tokens."""
+    return law(lambda chance: tuple(draw.token for draw in draws(chance)))
 
 
 def test_sequoia_is_the_residual_update_with_the_laws_that_the_draws_had() -> None:
