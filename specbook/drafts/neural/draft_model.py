@@ -2,8 +2,8 @@
 
 Contract, by the options. A chain is drawn token by token from the draft model's own
 law, processed by the target's sampling policy, so its q is a normalised conditional law
-and its tokens are independent draws ("iid"; a sequence). A tree (some width above 1)
-comes in five kinds, each with the sampler of that name in `drafts.samplers`:
+and its tokens are independent draws ("iid"; a sequence). A tree (a node with several
+children) comes in five kinds, each with the sampler of that name in `drafts.samplers`:
 
 without_replacement (the default)
     The children of a node are drawn one after the other, each from the law that is left
@@ -52,12 +52,14 @@ from ...proposal import (
     SamplingRelation,
     Topology,
 )
+from ...tree import CandidateTree
 from ..samplers import SAMPLERS, Draw, without_replacement
 from .own_tree import OwnTree
+from .plan import Plan, Shape, Widths
 
 CHILDREN = ("without_replacement", "iid", "greedy_plus_one", "hub", "top_k")
 
-_OPTIONS = ("widths", "children", "stop_below")
+_OPTIONS = ("widths", "shape", "children", "stop_below")
 
 SHIPPED = ("draft", "smollm2")
 """Where in `data/` the checkpoint lies that the book trained for its own target."""
@@ -92,7 +94,9 @@ class DraftModel:
 
     `model`: a `Target`, or a folder or hub id that `load_target` reads; None is the
     checkpoint that the book ships. `widths`: children of each node, level by level, so
-    `(1, 1, 1)` is a chain of three. `children`: one of `CHILDREN`. `stop_below`:
+    `(1, 1, 1)` is a chain of three. `shape`: a planned tree instead (of `topologies`):
+    the candidate that is drawn r-th under a node gets the children of the node's r-th
+    child there, as far as the budget goes. `children`: one of `CHILDREN`. `stop_below`:
     nothing is drafted below a node if the probability, under the draft model, of the
     path and of its most probable continuation together is less (at temperature 0 that
     of temperature 1 counts); 0 never stops. Raises `ValueError` for bad options and
@@ -105,19 +109,25 @@ class DraftModel:
         self,
         model: Any = None,
         *,
-        widths: Sequence[int] = (1, 1, 1, 1),
+        widths: Sequence[int] | None = None,
+        shape: CandidateTree | None = None,
         children: str = "without_replacement",
         stop_below: float = 0.0,
     ) -> None:
-        self.widths = tuple(
-            checks.integer(width, f"widths[{level}]", least=1)
-            for level, width in enumerate(checks.entries(widths, "widths", "integers"))
-        )
-        if not self.widths:
-            raise SpecbookError("widths is empty: a draft has one level at least")
+        if widths is not None and shape is not None:
+            raise SpecbookError("give widths or a shape, not both")
+        self.widths: tuple[int, ...] | None = None
+        self.plan: Plan
+        if shape is None:
+            self.plan = plan = Widths((1, 1, 1, 1) if widths is None else widths)
+            self.widths = plan.widths
+        else:
+            self.plan = Shape(shape)
         self.children = checks.one_of(children, "children", CHILDREN)
-        if children == "hub" and set(self.widths) != {2}:
-            raise SpecbookError(f"hub children come in pairs, widths is {self.widths}")
+        if children == "hub" and self.plan.counts != {2}:
+            raise SpecbookError(
+                f"hub children come in pairs, not in {sorted(self.plan.counts)}"
+            )
         self.stop_below = checks.float64(stop_below, "stop_below", least=0, most=1)
         self.contract = _contract(self.is_chain, children)
         self.model = _loaded(model)
@@ -128,18 +138,20 @@ class DraftModel:
         """The source with the options `TUNED`, except for `changes`."""
         for option in changes:
             checks.one_of(option, "option of the draft model", _OPTIONS)
+        if "shape" in changes:
+            changes = {"widths": None, **changes}
         return cls(model, **{**TUNED, **changes})
 
     @property
     def is_chain(self) -> bool:
         """Whether every node has one child at most."""
-        return max(self.widths) == 1
+        return max(self.plan.counts) == 1
 
     def identity(self) -> str:
         """The options and the checkpoint, for the round manifest."""
         about = self.model.identity()
         return (
-            f"draft_model widths={self.widths} children={self.children} "
+            f"draft_model {self.plan} children={self.children} "
             f"stop_below={self.stop_below} checkpoint={about['checkpoint']} "
             f"tokenizer={about['tokenizer']} dtype={about['dtype']} "
             f"backend={about['backend']}"
@@ -261,10 +273,11 @@ def _loaded(model: Any) -> Any:
 @dataclass(frozen=True)
 class _Place:
     """A node that may be expanded: its index among the nodes, its row in the model's
-    own tree, and the probability of its path."""
+    own tree, its row in the plan, and the probability of its path."""
 
     node: int
     row: int
+    planned: int
     sure: Any
 
 
@@ -316,11 +329,11 @@ class DraftModelSession:
         checks.integer(max_depth, "max_depth", least=0)
         checks.integer(max_nodes, "max_nodes", least=0)
         manifest_hash = self._manifest_hash if manifest_hash is None else manifest_hash
-        widths = self._source.widths[: min(max_depth, self._own.room())]
+        levels = min(self._source.plan.depth, max_depth, self._own.room())
         nodes: list[ProposalNode] = []
-        if widths and max_nodes:
-            self._own.begin(self._guess(len(widths) - 1, chance, manifest_hash))
-            self._draft(widths, nodes, max_nodes, chance)
+        if levels and max_nodes:
+            self._own.begin(self._guess(levels - 1, chance, manifest_hash))
+            self._draft(levels, nodes, max_nodes, chance)
         contract = self._contract
         return Proposal(
             nodes=tuple(nodes),
@@ -351,17 +364,19 @@ class DraftModelSession:
 
     def _draft(
         self,
-        widths: Sequence[int],
+        levels: int,
         nodes: list[ProposalNode],
         max_nodes: int,
         chance: Chance | None,
     ) -> None:
         """Appends up to `max_nodes` candidates to `nodes`, level by level."""
-        level = [_Place(PREFIX_FRONTIER, PREFIX_FRONTIER, 1)]
-        for depth, width in enumerate(widths, start=1):
-            below = self._level(level, depth, width, nodes, max_nodes, chance)
-            if not below or depth == len(widths) or len(nodes) == max_nodes:
+        level = [_Place(PREFIX_FRONTIER, PREFIX_FRONTIER, PREFIX_FRONTIER, 1)]
+        for depth in range(1, levels + 1):
+            below = self._level(level, depth, nodes, max_nodes, chance)
+            if not below or depth == levels or len(nodes) == max_nodes:
                 return
+            # A leaf of the plan needs no row of its own.
+            below = [b for b in below if self._source.plan.count(b.planned, depth + 1)]
             rows = self._own.rows([(nodes[b.node].token_id, b.row) for b in below])
             level = [replace(b, row=r) for b, r in zip(below, rows, strict=True)]
 
@@ -369,7 +384,6 @@ class DraftModelSession:
         self,
         level: Sequence[_Place],
         depth: int,
-        width: int,
         nodes: list[ProposalNode],
         max_nodes: int,
         chance: Chance | None,
@@ -377,15 +391,19 @@ class DraftModelSession:
         """Appends the children of `level` to `nodes`; those that may have children of
         their own, with their parent's row."""
         below: dict[tuple[int, int], _Place] = {}
-        name = self._contract.name
+        name, plan = self._contract.name, self._source.plan
         for place in level:
+            width = plan.count(place.planned, depth)
+            if not width:
+                continue
             scores = None
             if self._source.stop_below:
                 scores = self._law(place.row, self._ranking)
                 if place.sure * scores.max() < self._source.stop_below:
                     continue
             count = min(width, max_nodes - len(nodes))
-            for token, law, score in self._children(place.row, count, chance):
+            drawn = self._children(place.row, count, chance)
+            for rank, (token, law, score) in enumerate(drawn):
                 nodes.append(
                     ProposalNode(
                         token_id=token,
@@ -400,8 +418,10 @@ class DraftModelSession:
                     )
                 )
                 sure = 1 if scores is None else place.sure * scores[token]
+                planned = plan.child(place.planned, rank)
                 below.setdefault(
-                    (place.row, token), _Place(len(nodes) - 1, place.row, sure)
+                    (place.row, token),
+                    _Place(len(nodes) - 1, place.row, planned, sure),
                 )
         return list(below.values())
 

@@ -565,7 +565,6 @@ def test_a_table_of_floats_serves_too() -> None:
         {"widths": 3},
         {"widths": "11"},
         {"widths": {1, 2}},
-        {"widths": None},
         {"children": "beam"},
         {"children": None},
         {"stop_below": -0.1},
