@@ -210,7 +210,7 @@ def measure_acceptance(
     if not isinstance(prompts, Mapping) or not any(prompts.values()):
         raise SpecbookError(f"prompts must map workloads to prompts, got {prompts!r}")
     if machine is None:
-        from .bench_decode import machine as described
+        from .setup import machine as described
 
         machine = described()
     found: list[PromptCounts] = []

@@ -179,7 +179,7 @@ def _begun(
 ) -> VerifyProfile:
     """The profile as far as it is measured."""
     if machine is None:
-        from .bench_decode import machine as described
+        from .setup import machine as described
 
         machine = described()
     about = target.identity()
