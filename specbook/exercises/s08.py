@@ -1,4 +1,4 @@
-"""The exercises of 0x08_optimal_transport: couple, find rho, the optimum, a witness."""
+"""The exercises of 0x08_optimal_transport: a coupling, the optimum, a witness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from .. import controls
 from ..oracles import optimal_acceptance, transport
-from ..verifiers import kseq
 from . import Exercise
 
 Law = list[Fraction]
@@ -99,67 +98,13 @@ def _coupling_mistake(case: Pair, value: Any, truth: Plan) -> str | None:
     return f"token {y} is emitted with {columns[y]} and p wants {p[y]}."
 
 
-# ------------------------------------------------------------------- 0x08-rho
+# --------------------------------------------------------------- 0x08-optimum
 
 Drafts = tuple[Law, Law, int]
-_ROUNDING = 1e-9
 
 
 def _drafts(rng: np.random.Generator, k: int, size: int) -> Drafts:
     return _law(rng.integers(1, 7, size=size)), _law(rng.integers(1, 7, size=size)), k
-
-
-def _rho_cases(rng: np.random.Generator) -> Iterator[Drafts]:
-    yield _law([5, 3, 2]), _law([4, 4, 2]), 2
-    yield _law([1, 1]), _law([1, 0]), 3
-    for k in (2, 2, 3, 4, 6):
-        yield _drafts(rng, k, int(rng.integers(3, 6)))
-
-
-def _floats(case: Drafts) -> tuple[np.ndarray, np.ndarray, int]:
-    p, q, k = case
-    return np.array(p, dtype=np.float64), np.array(q, dtype=np.float64), k
-
-
-def _rho(case: Drafts) -> float:
-    return float(kseq.smallest_rho(*_floats(case)))
-
-
-def _beta(case: Drafts, rho: float) -> float:
-    """What one test accepts."""
-    p, q, _ = _floats(case)
-    return float(np.minimum(q, p / rho).sum())
-
-
-def _rho_right(case: Drafts, value: Any, truth: float) -> bool:
-    rho, k = float(value), case[2]
-    if isinstance(value, bool) or not 1 - _ROUNDING <= rho <= k + _ROUNDING:
-        return False
-    beta = _beta(case, rho)
-    return 1 - (1 - beta) ** k <= rho * beta + _ROUNDING
-
-
-def _rho_cost(case: Drafts, value: Any) -> float:
-    # To nine digits: a root is found to rounding, by whatever steps.
-    return round((1 - _beta(case, float(value))) ** case[2], 9)
-
-
-def _rho_mistake(case: Drafts, value: Any, truth: float) -> str | None:
-    rho, k = float(value), case[2]
-    if rho < 1 - _ROUNDING or rho > k + _ROUNDING:
-        return f"rho lies between 1 and k = {k}."
-    if abs(rho - 1) < _ROUNDING:
-        return (
-            "rho = 1 is the repeated one-draft test: some tokens are accepted more "
-            "often than p allows."
-        )
-    return (
-        "this rho is too small: with s = 1 - (1 - beta)^k it needs s <= rho beta, "
-        "or the correction would be negative."
-    )
-
-
-# --------------------------------------------------------------- 0x08-optimum
 
 
 def _optimum_cases(rng: np.random.Generator) -> Iterator[Drafts]:
@@ -303,19 +248,6 @@ EXERCISES = {
             diagnose=_coupling_mistake,
             right=_coupling_right,
             cost=_coupling_cost,
-            cost_unit="of probability refused",
-        ),
-        Exercise(
-            id="0x08-rho",
-            question=(
-                "rho(p, q, k): a valid scale for K-SEQ, between 1 and k. The score is "
-                "what it refuses, so find the smallest."
-            ),
-            cases=_rho_cases,
-            oracle=_rho,
-            diagnose=_rho_mistake,
-            right=_rho_right,
-            cost=_rho_cost,
             cost_unit="of probability refused",
         ),
         Exercise(

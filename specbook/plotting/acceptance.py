@@ -128,8 +128,9 @@ def _panel(
                 marker = RULE_MARKERS[rules.index(name) % len(RULE_MARKERS)]
                 look = {"ls": RULE_DASHES[place - 1], "lw": 1.4, "zorder": 3}
                 look |= {"marker": marker, "ms": 5}
-            elif len(rows[name]) == 1:
-                look["marker"] = "_"
+            elif len(rows[name]) < max(map(len, rows.values())):
+                # Where not every k was computed, the line must not hide that.
+                look |= {"marker": "o", "ms": 5}
             ks = sorted(rows[name])
             (handles[name],) = ax.plot(
                 ks,
@@ -147,10 +148,10 @@ def _guide(ax: Axes, name: str, points: Mapping[int, float]) -> None:
     ax.plot(ks, [points[k] for k in ks], ls=":", lw=1.2, color=INK, marker="")
     ax.annotate(
         name,
-        (ks[-1], points[ks[-1]]),
+        (ks[0], points[ks[0]]),
         (0, -5),
         textcoords="offset points",
-        ha="right",
+        ha="left",
         va="top",
         fontsize=8,
         parse_math=False,
