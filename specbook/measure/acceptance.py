@@ -19,10 +19,15 @@ from .. import checks
 from ..engine import Round, generate
 from ..errors import SpecbookError
 from ..topologies.observed import Observed
+from ..topologies.progress import shape_of
+from ..tree import CandidateTree
 from .report import Report, Table
 
 if TYPE_CHECKING:
     from ..plotting import FramedFigure
+
+MOST_ROWS = 160
+"""A calibration tree takes no more: what it costs does not matter, its memory does."""
 
 WORLDS = 1000
 """How often prompts are drawn again for an interval."""
@@ -155,6 +160,32 @@ class AcceptanceProfile(Report):
             f"The first slot is selected with probability {first:.2f} at depth 1 and "
             f"{last:.2f} at depth {len(rows)}. Measured on {self.where()}.",
         )
+
+
+def calibration_shape(width: int, depth: int) -> CandidateTree:
+    """A shape that shows `width` slots at every depth down to `depth` without the cost
+    of a full tree: the first two children of a node have `width` children of their
+    own, the others have one, so that the path seldom ends where nothing is offered.
+
+    Slots are counted over trials, so nodes with fewer children do no harm. At most
+    `MOST_ROWS` rows; levels that would exceed them stay chains.
+    """
+    checks.integer(width, "width", least=1)
+    checks.integer(depth, "depth", least=1)
+    parents: list[int] = []
+    ranks: list[int] = []
+    level = [(-1, 0)]
+    for _ in range(depth):
+        below = []
+        for row, rank in level:
+            spare = MOST_ROWS - len(parents)
+            children = min(width if rank < 2 else 1, max(spare, 0))
+            for child in range(children):
+                parents.append(row)
+                ranks.append(child)
+                below.append((len(parents) - 1, child))
+        level = below
+    return shape_of(parents, ranks)
 
 
 def count(

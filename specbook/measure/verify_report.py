@@ -7,14 +7,14 @@ reader's own is drawn over the ones that ship in `data/profiles`.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import checks, paths
+from .. import paths
 from ..errors import SpecbookError
 from ..topologies.hardware import Times
 from .report import Report, Table
@@ -90,10 +90,10 @@ class VerifyProfile(Report):
         prefix: int | None = None,
         shape: str | None = None,
         *,
-        draft: Iterable[float] = (),
+        draft: Mapping[int, Sequence[float]] | None = None,
     ) -> Times:
         """A group as `topologies.hardware.Times`. `prefix`, `shape`: by default those
-        of the first group that fits. `draft`: seconds of single draft steps."""
+        of the first group that fits. `draft`: {rows: seconds of draft steps}."""
         fitting = [
             group
             for group in self.groups()
@@ -107,14 +107,10 @@ class VerifyProfile(Report):
                 f"shape {shape}; there are {self.groups()}"
             )
         cells = self.group(*fitting[0])
-        steps = [
-            checks.float64(second, f"draft[{i}]")
-            for i, second in enumerate(checks.entries(draft, "draft", "seconds"))
-        ]
         return Times(
             tuple(cell.nodes for cell in cells),
             np.array([cell.seconds for cell in cells]).T,
-            np.array(steps, dtype=np.float64),
+            {n: np.array(seconds) for n, seconds in (draft or {}).items()},
         )
 
     # ----------------------------------------------------------------- the report

@@ -32,8 +32,8 @@ def selected_from_conditional(h: Iterable[Any]) -> list[Any]:
 
     `h`: h[0] is the unused zero, h[b] the rate at which slot b is selected given that
     the slots before it were refused; rates need not add up to 1. Returns
-    p_b = h_b (1 - h_1) ... (1 - h_{b-1}) with the zero in front, Fractions for
-    Fractions. Raises `LawError` for rates outside 0 to 1 (section 0x0AA).
+    h[b] times the product of 1 - h over the slots before b, with the zero in front;
+    Fractions for Fractions. Raises `LawError` for rates outside 0 to 1 (section 0x0AA).
     """
     rates = _slots(h, "h")
     left: Any = 1
@@ -45,8 +45,8 @@ def selected_from_conditional(h: Iterable[Any]) -> list[Any]:
 
 
 def conditional_from_selected(acceptance: Iterable[Any]) -> list[Any]:
-    """The other way: h_b = p_b / (1 - p_1 - ... - p_{b-1}). A slot that can no longer
-    be reached has the rate 0."""
+    """The other way: a slot's probability, divided by 1 minus those of the slots before
+    it. A slot that can no longer be reached has the rate 0."""
     slots = one_row(acceptance)
     left: Any = 1
     rates = [slots[0] * 0]

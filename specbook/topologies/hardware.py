@@ -22,6 +22,7 @@ import numpy as np
 
 from .. import checks
 from ..errors import SpecbookError
+from ..proposal import PREFIX_FRONTIER
 from ..tree import CandidateTree
 from .acceptance import by_depth, increasing_slots
 from .best_first import grow
@@ -91,11 +92,12 @@ def choose(
     """The fastest tree for these prices.
 
     `acceptance`: as for `solve`. `verify_time`: {n: t(n)}, n counting the root;
-    `draft_time`: c, for a source whose round costs as many draft steps as its tree is
-    deep. Both in units of t(1); an exact answer for Fractions. `max_depth`: the deepest
-    tree that is looked at. One node, plain decoding, is a candidate if t(1) is among
-    the times. Raises `SpecbookError` for no times, times that are not positive, and a
-    negative c, and what `solve` raises.
+    `draft_time`: c, for a source whose round costs as many equal steps as its tree
+    is deep, or a function that tells what drafting a shape costs. All in units of
+    t(1); an exact answer for Fractions. `max_depth`: the deepest tree that is
+    looked at. One node, plain decoding, is a candidate if t(1) is among the times.
+    Raises `SpecbookError` for no times, times that are not positive, and a negative
+    c, and what `solve` raises.
     """
     if not isinstance(verify_time, Mapping) or not verify_time:
         raise SpecbookError(f"verify_time must map n to t(n), got {verify_time!r}")
@@ -105,10 +107,18 @@ def choose(
     }
     if low := [n for n, t in times.items() if not t > 0]:
         raise SpecbookError(f"t({low[0]}) must be above 0, got {times[low[0]]}")
-    checks.real(draft_time, "draft_time", least=0)
+    if callable(draft_time):
+        drafting = draft_time
+    else:
+        c = checks.real(draft_time, "draft_time", least=0)
+
+        def drafting(shape: CandidateTree) -> Any:
+            return shape.max_depth * c
+
     found = []
     for plan in plans(acceptance, sorted(times), max_depth):
-        steps = times[plan.nodes] + plan.depth * draft_time
+        drafted = checks.real(drafting(plan.tree), "draft_time", least=0)
+        steps = times[plan.nodes] + drafted
         found.append(
             Candidate(
                 plan.nodes, plan.depth, plan.score, steps, plan.score / steps, plan
@@ -177,12 +187,12 @@ def plans(
 class Times:
     """Measured seconds. `verify[turn, i]`: a verification of `nodes[i]` rows, root
     included, n = 1 among them; the sizes took turns, so a row of the table is one
-    moment of the machine. `draft`: seconds of single draft steps, empty for a source
-    that does not run a model."""
+    moment of the machine. `draft`: {rows: seconds of single draft steps over so many
+    rows}, empty for a source that runs no model."""
 
     nodes: tuple[int, ...]
     verify: np.ndarray
-    draft: np.ndarray
+    draft: Mapping[int, np.ndarray]
 
     def __post_init__(self) -> None:
         sizes = tuple(
@@ -192,28 +202,63 @@ class Times:
         if 1 not in sizes or len(set(sizes)) != len(sizes):
             raise SpecbookError(f"nodes must differ and hold 1, got {list(sizes)}")
         object.__setattr__(self, "nodes", sizes)
-        for name, dimensions in (("verify", 2), ("draft", 1)):
-            table = np.asarray(getattr(self, name), dtype=np.float64)
-            if table.ndim != dimensions or not (np.isfinite(table) & (table > 0)).all():
-                raise SpecbookError(f"{name} must hold positive seconds, {table!r}")
-            object.__setattr__(self, name, table)
-        if self.verify.shape[1] != len(sizes) or not len(self.verify):
+        verify = _seconds(self.verify, "verify", 2)
+        if verify.shape[1] != len(sizes) or not len(verify):
             raise SpecbookError(
-                f"verify has shape {self.verify.shape} for {len(sizes)} sizes"
+                f"verify has shape {verify.shape} for {len(sizes)} sizes"
             )
+        object.__setattr__(self, "verify", verify)
+        if not isinstance(self.draft, Mapping):
+            raise SpecbookError(f"draft must map rows to seconds, got {self.draft!r}")
+        steps = {
+            checks.integer(n, "rows of draft", least=1): _seconds(x, f"draft[{n}]", 1)
+            for n, x in sorted(self.draft.items())
+        }
+        if empty := [n for n, seconds in steps.items() if not len(seconds)]:
+            raise SpecbookError(f"draft[{empty[0]}] has no time")
+        object.__setattr__(self, "draft", steps)
+
+    @property
+    def one(self) -> float:
+        """Seconds of a verification of one row: the unit of t(n) and c."""
+        return float(np.median(self.verify[:, self.nodes.index(1)]))
 
     def steps(self) -> dict[int, float]:
         """{n: t(n)}: the median of a size over the median of one row."""
         medians = np.median(self.verify, axis=0)
-        one = medians[self.nodes.index(1)]
-        return {n: float(m / one) for n, m in zip(self.nodes, medians, strict=True)}
+        return {
+            n: float(m / self.one) for n, m in zip(self.nodes, medians, strict=True)
+        }
 
-    def draft_steps(self) -> float:
-        """c: the median draft step over the median of one row."""
-        if not len(self.draft):
-            return 0.0
-        one = np.median(self.verify[:, self.nodes.index(1)])
-        return float(np.median(self.draft) / one)
+    def draft_steps(self, shape: CandidateTree) -> float:
+        """What drafting `shape` costs, in target steps of one row: a draft step for
+        each level, over as many rows as have children there."""
+        medians = {n: float(np.median(x)) for n, x in self.draft.items()}
+        return float(_drafting(shape, medians, 0.0)) / self.one
+
+
+def _seconds(values: Any, name: str, dimensions: int) -> np.ndarray:
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != dimensions or not (np.isfinite(table) & (table > 0)).all():
+        raise SpecbookError(f"{name} must hold positive seconds, got {table!r}")
+    return table
+
+
+def _drafting(shape: CandidateTree, steps: Mapping[int, Any], nothing: Any) -> Any:
+    """The sum of `steps` over the levels of `shape`: of the next size that was
+    measured, or above the largest in proportion to the rows."""
+    if not steps or not len(shape):
+        return nothing
+    parents = set(shape.parents) - {PREFIX_FRONTIER}
+    rows = [1] + [0] * (shape.max_depth - 1)
+    for parent in parents:
+        rows[shape.depths[parent]] += 1
+    total = nothing
+    largest = max(steps)
+    for count in rows:
+        size = min((n for n in steps if n >= count), default=largest)
+        total = total + steps[size] * max(1.0, count / largest)
+    return total
 
 
 @dataclass(frozen=True)
@@ -263,21 +308,24 @@ def decide(
     checks.integer(worlds, "worlds", least=1)
     checks.integer(seed, "seed", least=0)
     choice = choose(
-        observed.acceptance(), times.steps(), times.draft_steps(), max_depth=max_depth
+        observed.acceptance(), times.steps(), times.draft_steps, max_depth=max_depth
     )
     rng = np.random.default_rng(seed)
     drawn = observed.drawn_again(rng, worlds)
     turns = rng.integers(len(times.verify), size=(worlds, len(times.verify)))
     medians = np.median(times.verify[turns], axis=1)
     one = medians[:, times.nodes.index(1)]
-    draft = np.zeros(worlds)
-    if len(times.draft):
-        steps = rng.integers(len(times.draft), size=(worlds, len(times.draft)))
-        draft = np.median(times.draft[steps], axis=1) / one
+    draft = {
+        n: np.median(x[rng.integers(len(x), size=(worlds, len(x)))], axis=1) / one
+        for n, x in times.draft.items()
+    }
     speeds = np.stack(
         [
             _progress(c.tree, drawn, observed.every_depth)
-            / (medians[:, times.nodes.index(c.nodes)] / one + c.depth * draft)
+            / (
+                medians[:, times.nodes.index(c.nodes)] / one
+                + _drafting(c.tree, draft, np.zeros(worlds))
+            )
             for c in choice.candidates
         ]
     )

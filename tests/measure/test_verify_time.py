@@ -20,6 +20,7 @@ from specbook.measure.verify_time import (
     shape_of_size,
 )
 from specbook.models import LeanTarget, TransformersTarget, tiny_llama
+from specbook.topologies import chain
 
 MACHINE = {"line": "a machine", "processor": "one", "threads": 1}
 GRID = Grid(
@@ -165,9 +166,9 @@ def test_a_file_of_other_circumstances_is_refused(targets: Any, tmp_path: Path) 
 
 def test_times_for_a_choice(targets: Any) -> None:
     profile = measured(targets)
-    times = profile.times("batch", 2, 9, "star", draft=[0.002, 0.001])
+    times = profile.times("batch", 2, 9, "star", draft={1: [0.002, 0.001]})
     assert times.nodes == (1, 2, 5) and times.verify.shape == (3, 3)
-    assert times.draft_steps() == pytest.approx(1.5)
+    assert times.draft_steps(chain(1)) == pytest.approx(1.5)
     with pytest.raises(SpecbookError, match="batch 7"):
         profile.times("batch", 7)
 

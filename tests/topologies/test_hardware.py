@@ -15,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specbook.errors import ArtifactError, SpecbookError
+from specbook.topologies import cartesian, chain
 from specbook.topologies.acceptance import selected_from_conditional
 from specbook.topologies.artifact import TreeArtifact, topology_hash
 from specbook.topologies.hardware import Times, choose, decide, plans
 from specbook.topologies.observed import Observed
 from specbook.topologies.progress import expected_progress
 from specbook.topologies.sequoia import optimize_tree
+from specbook.tree import CandidateTree
 
 from . import ordered
 from .test_recurrence import COUNTEREXAMPLE, slots
@@ -149,7 +151,8 @@ def measured(
     observed = full(counts)
     base = 0.02 * np.array([1, 1.02, 1.1, 1.3, 1.9, 3.2])
     verify = base * rng.lognormal(0, spread, (15, len(SIZES)))
-    return observed, Times(SIZES, verify, 0.003 * rng.lognormal(0, spread, 15))
+    steps = {n: 0.003 * rng.lognormal(0, spread, 15) for n in (1, 4)}
+    return observed, Times(SIZES, verify, steps)
 
 
 def test_a_decision_says_how_sure_it_is() -> None:
@@ -170,21 +173,22 @@ def test_a_decision_says_how_sure_it_is() -> None:
 def test_worlds_are_priced_as_choose_prices() -> None:
     """With one prompt and one turn every world is the measured one."""
     counts, times = measured(1, 0.1)
-    times = Times(SIZES, times.verify[:1], times.draft[:1])
+    first = {n: steps[:1] for n, steps in times.draft.items()}
+    times = Times(SIZES, times.verify[:1], first)
     found = decide(counts, times, worlds=20)
     assert found.standing.wins == 1
     for bound in found.standing.speedup:
         assert bound == pytest.approx(found.choice.speedup, rel=1e-12)
-    same = choose(counts.acceptance(), times.steps(), times.draft_steps())
+    same = choose(counts.acceptance(), times.steps(), times.draft_steps)
     assert same.tree == found.choice.tree and same.speedup == found.choice.speedup
 
 
 def test_pooled_counts_may_plan_deeper() -> None:
     counts, times = measured(8, 0.01)
-    flat = Times(SIZES, np.full((3, len(SIZES)), 0.02), np.array([]))
+    flat = Times(SIZES, np.full((3, len(SIZES)), 0.02), {})
     assert decide(counts, flat, worlds=5).choice.best.depth <= 6
     assert decide(counts.pooled(), flat, worlds=5).choice.best.depth > 6
-    assert flat.draft_steps() == 0
+    assert flat.draft_steps(chain(3)) == 0
     assert times.steps()[1] == 1
 
 
@@ -209,17 +213,36 @@ def test_bad_decisions() -> None:
 def test_bad_times() -> None:
     good = np.full((2, 2), 0.1)
     for nodes, verify, draft, told in (
-        ((2, 4), good, [], "hold 1"),
-        ((1, 1), good, [], "differ"),
-        ((1, 2), good[:, :1], [], "shape"),
-        ((1, 2), good[:0], [], "shape"),
-        ((1, 2), -good, [], "verify"),
-        ((1, 2), good * np.nan, [], "verify"),
-        ((1, 2), good, [0.0], "draft"),
-        ((1, True), good, [], r"nodes\[1\]"),
+        ((2, 4), good, {}, "hold 1"),
+        ((1, 1), good, {}, "differ"),
+        ((1, 2), good[:, :1], {}, "shape"),
+        ((1, 2), good[:0], {}, "shape"),
+        ((1, 2), -good, {}, "verify"),
+        ((1, 2), good * np.nan, {}, "verify"),
+        ((1, 2), good, {1: [0.0]}, r"draft\[1\]"),
+        ((1, 2), good, {1: []}, r"draft\[1\]"),
+        ((1, 2), good, {0: [1.0]}, "rows of draft"),
+        ((1, 2), good, [0.1], "draft must map"),
+        ((1, True), good, {}, r"nodes\[1\]"),
     ):
         with pytest.raises(SpecbookError, match=told):
-            Times(nodes, verify, np.array(draft))
+            Times(nodes, verify, draft)  # type: ignore[arg-type]
+
+
+def test_a_draft_is_paid_level_by_level() -> None:
+    """Levels of 1, 2 and 3 rows that have children; sizes 1, 2 and 4 were measured."""
+    times = Times((1,), np.full((3, 1), 2.0), {1: [1.0], 2: [3.0], 4: [7.0]})  # type: ignore[arg-type,list-item]
+    assert times.draft_steps(chain(3)) == 3 * 1.0 / 2
+    shape = CandidateTree.from_paths([(0, 0, 0), (0, 1, 0), (1, 0, 0)], 0)
+    assert times.draft_steps(shape) == (1.0 + 3.0 + 7.0) / 2
+    wide = cartesian([8, 1])
+    assert times.draft_steps(wide) == (1.0 + 7.0 * 8 / 4) / 2
+    assert times.draft_steps(CandidateTree.from_paths([], 0)) == 0
+    # The article's formula is the case of equal steps.
+    p = [0, Fraction(1, 2), Fraction(1, 4)]
+    prices = {n: Fraction(n + 9, 10) for n in range(1, 9)}
+    by_depth = choose(p, prices, lambda tree: tree.max_depth * Fraction(1, 5))
+    assert by_depth.speedup == choose(p, prices, Fraction(1, 5)).speedup
 
 
 # ------------------------------------------------------------------------- a file
