@@ -142,16 +142,11 @@ def decode(
 
     Tokens that were accepted from the draft source are coloured and underlined.
     """
+    text = "" if prompt == "-" else _checked_prompt(prompt)
     chosen = _checked_decode(
         source, verifier, temperature, seed, max_new_tokens, dtype, datastore
     )
-    text = sys.stdin.read() if prompt == "-" else prompt
-    if not text:
-        raise SpecbookError("the prompt is empty")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise SpecbookError(f"the prompt is not UTF-8 text: {error.reason}") from None
+    text = text or _checked_prompt(sys.stdin.read())
 
     from . import engine, models
 
@@ -266,14 +261,21 @@ def _checked_decode(
     dtype: str,
     datastore: Path | None = None,
 ) -> dict[str, Any]:
-    """The options, checked before the model is loaded."""
+    """The options, checked before a model is loaded; the source's own model, if it has
+    one, comes last."""
     policy = SamplingPolicy(temperature)
     checks.integer(seed, "seed", least=0)
-    checks.integer(max_new_tokens, "max_new_tokens", least=0)
+    checks.integer(max_new_tokens, "max_new_tokens", least=1)
     checks.one_of(dtype, "dtype", DTYPES)
     checks.one_of(source, "source", ["none", *registry.DRAFTS])
     if verifier is not None:
         checks.one_of(verifier, "verifier", list(registry.VERIFIERS))
+        rule = registry.resolve(registry.VERIFIERS, "verifier", verifier)
+        if rule.contract.greedy_only and not policy.greedy:
+            raise SpecbookError(
+                f"verifier {verifier!r} needs temperature 0, got {policy.temperature:g}"
+            )
+        negotiate([], verifier)  # no heuristic, whatever the source
     if source == "rest" and datastore is None:
         raise SpecbookError(
             "source rest needs --datastore FILE; specbook index --out FILE makes one"
@@ -282,12 +284,18 @@ def _checked_decode(
     made = None if source == "none" else drafts.make(source, **options)
     if verifier is None:
         verifier = "greedy" if policy.greedy else _sampling_rule(made)
-    found = registry.resolve(registry.VERIFIERS, "verifier", verifier)
-    if found.contract.greedy_only and not policy.greedy:
-        raise SpecbookError(
-            f"verifier {verifier!r} needs temperature 0, got {policy.temperature:g}"
-        )
+    negotiate([] if made is None else [made.contract], verifier)
     return {"source": made, "verifier": verifier}
+
+
+def _checked_prompt(text: str) -> str:
+    if not text:
+        raise SpecbookError("the prompt is empty")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise SpecbookError(f"the prompt is not UTF-8 text: {error.reason}") from None
+    return text
 
 
 def _sampling_rule(source: Any) -> str:

@@ -12,8 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from . import drafts
+from . import checks, drafts
 from .cli_common import DebugOption, TargetOption, console, guarded, say
+from .errors import SpecbookError
+from .policy import SamplingPolicy
 
 bench_app = typer.Typer(help="Time things on this machine.", no_args_is_help=True)
 measure_app = typer.Typer(
@@ -21,50 +23,54 @@ measure_app = typer.Typer(
     no_args_is_help=True,
 )
 
+DraftOption = Annotated[
+    str | None,
+    typer.Option(help="A folder or hub id. Default: the draft that is shipped."),
+]
+WorkloadOption = Annotated[
+    list[str] | None, typer.Option(help="Repeatable. Default: all four.")
+]
+HalfOption = Annotated[str, typer.Option(help="development or evaluation prompts.")]
+PromptsOption = Annotated[
+    int | None, typer.Option("--prompts", help="The first so many of each.")
+]
+LengthOption = Annotated[int, typer.Option(help="At most so many each.")]
+ClockOption = Annotated[
+    str,
+    typer.Option(
+        help="wall, or cpu: processor time, for a machine that others use too "
+        "(with OMP_NUM_THREADS=1)."
+    ),
+]
+QuickOption = Annotated[bool, typer.Option("--quick", help="Only see that it works.")]
+OutOption = Annotated[
+    Path | None, typer.Option(help="Folder for the JSON, the table, the figure.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the JSON.")]
+
 
 @bench_app.command("decode")
 @guarded
 def bench_decode(
     target: TargetOption = None,
-    workload: Annotated[
-        list[str] | None, typer.Option(help="Repeatable. Default: all four.")
-    ] = None,
-    half: Annotated[
-        str, typer.Option(help="development or evaluation prompts.")
-    ] = "evaluation",
-    prompts_per_workload: Annotated[
-        int | None, typer.Option("--prompts", help="The first so many of each.")
-    ] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="At most so many each.")] = 128,
+    workload: WorkloadOption = None,
+    half: HalfOption = "evaluation",
+    prompts_per_workload: PromptsOption = None,
+    max_new_tokens: LengthOption = 128,
     dtype: Annotated[
         list[str] | None,
         typer.Option(help="Repeatable. Default: float32 and bfloat16."),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Runs of each prompt.")] = 1,
-    clock: Annotated[
-        str,
-        typer.Option(
-            help="wall, or cpu: processor time, for a machine that others use too "
-            "(with OMP_NUM_THREADS=1)."
-        ),
-    ] = "wall",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only see that it works.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the JSON, the table, the figure.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON.")] = False,
+    clock: ClockOption = "wall",
+    quick: QuickOption = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Time transformers and specbook on the same prompts and weights, interleaved."""
     from .measure import bench_decode as bench
 
-    chosen: dict[str, Any] = {}
-    if workload:
-        chosen["workloads"] = tuple(workload)
-    if dtype:
-        chosen["dtypes"] = tuple(dtype)
     report = bench.run(
         target,
         half=half,
@@ -75,7 +81,7 @@ def bench_decode(
         quick=quick,
         out=out,
         progress=say,
-        **chosen,
+        **_given(workloads=workload, dtypes=dtype),
     )
     _print_report(report, out, as_json=as_json)
 
@@ -90,20 +96,15 @@ def bench_retrieval(
     queries: Annotated[int | None, typer.Option(help="Contexts to look up.")] = None,
     repeats: Annotated[int, typer.Option(help="Builds, and rounds of queries.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the contexts.")] = 0,
-    clock: Annotated[str, typer.Option(help="wall, or cpu.")] = "wall",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only see that it works.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the JSON, the table, the figure.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON.")] = False,
+    clock: ClockOption = "wall",
+    quick: QuickOption = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Compare retrieval indexes on the installed packages' sources."""
     from .measure import bench_retrieval as bench
 
-    given: dict[str, Any] = {"tokens": tokens, "queries": queries}
     report = bench.run(
         target,
         repeats=repeats,
@@ -112,7 +113,7 @@ def bench_retrieval(
         quick=quick,
         out=out,
         progress=say,
-        **{name: value for name, value in given.items() if value is not None},
+        **_given(tokens=tokens, queries=queries),
     )
     _print_report(report, out, as_json=as_json)
 
@@ -121,35 +122,21 @@ def bench_retrieval(
 @guarded
 def bench_draft(
     target: TargetOption = None,
-    draft: Annotated[
-        str | None,
-        typer.Option(help="A folder or hub id. Default: the draft that is shipped."),
-    ] = None,
-    workload: Annotated[
-        list[str] | None, typer.Option(help="Repeatable. Default: all four.")
-    ] = None,
-    half: Annotated[
-        str, typer.Option(help="development or evaluation prompts.")
-    ] = "evaluation",
-    prompts_per_workload: Annotated[
-        int | None, typer.Option("--prompts", help="The first so many of each.")
-    ] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="At most so many each.")] = 128,
+    draft: DraftOption = None,
+    workload: WorkloadOption = None,
+    half: HalfOption = "evaluation",
+    prompts_per_workload: PromptsOption = None,
+    max_new_tokens: LengthOption = 128,
     repeats: Annotated[int, typer.Option(help="Runs of each prompt.")] = 1,
-    clock: Annotated[str, typer.Option(help="wall, or cpu.")] = "wall",
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only see that it works.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the JSON, the table, the figure.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON.")] = False,
+    clock: ClockOption = "wall",
+    quick: QuickOption = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Time a draft model here and in transformers, and count what is accepted."""
     from .measure import bench_draft as bench
 
-    chosen: dict[str, Any] = {"workloads": tuple(workload)} if workload else {}
     report = bench.run(
         target,
         draft,
@@ -161,7 +148,48 @@ def bench_draft(
         quick=quick,
         out=out,
         progress=say,
-        **chosen,
+        **_given(workloads=workload),
+    )
+    _print_report(report, out, as_json=as_json)
+
+
+@bench_app.command("verifiers")
+@guarded
+def bench_verifiers(
+    target: TargetOption = None,
+    draft: DraftOption = None,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Zipf rows instead of two models'.")
+    ] = False,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Tokens of a row; then the rows are synthetic.")
+    ] = None,
+    children: Annotated[int, typer.Option(help="Drafts a node.")] = 4,
+    temperature: Annotated[float, typer.Option(help="Of both models.")] = 1.0,
+    repeats: Annotated[int, typer.Option(help="Choices a row.")] = 5,
+    seed: Annotated[int, typer.Option(help="Of rows and drafts.")] = 0,
+    clock: ClockOption = "wall",
+    quick: QuickOption = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Time every verifier's own choice at a real vocabulary, and the optimum."""
+    from .measure import bench_verifiers as bench
+
+    report = bench.run(
+        target,
+        draft,
+        synthetic=synthetic,
+        vocabulary=vocabulary,
+        children=children,
+        temperature=temperature,
+        repeats=repeats,
+        seed=seed,
+        clock=clock,
+        quick=quick,
+        out=out,
+        progress=say,
     )
     _print_report(report, out, as_json=as_json)
 
@@ -176,6 +204,12 @@ def record(
     debug: DebugOption = False,
 ) -> None:
     """Record what the target says to the frozen prompts; a second run goes on."""
+    from .measure.setup import folder
+
+    SamplingPolicy(temperature)
+    checks.integer(max_new_tokens, "max_new_tokens", least=1)
+    folder(out)
+
     from . import models
     from .measure import record as recorder
 
@@ -230,12 +264,29 @@ def index(
     debug: DebugOption = False,
 ) -> None:
     """Build a REST datastore of installed packages' Python sources."""
+    from . import corpora
+    from .measure.setup import folder
+
+    packages = tuple(package) if package else corpora.PACKAGES
+    corpora.check_installed(packages)
+    if out.is_dir():
+        raise SpecbookError(f"out must be the name of a file, {out} is a folder")
+    folder(out.parent)
+
     from . import models
     from .drafts.rest import build_for_target
 
-    chosen: dict[str, Any] = {"packages": tuple(package)} if package else {}
-    made = build_for_target(out, models.load_target(target), **chosen)
+    made = build_for_target(out, models.load_target(target), packages=packages)
     typer.echo(f"{made!r}, {made.hash}")
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Those options that were given; the others keep the function's own defaults."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in options.items()
+        if value is not None and value != []
+    }
 
 
 def _print_report(report: Any, out: Path | None, *, as_json: bool) -> None:
@@ -245,13 +296,14 @@ def _print_report(report: Any, out: Path | None, *, as_json: bool) -> None:
         return
     from rich.table import Table
 
+    from .measure.report import aligned
+
     for line in getattr(report, "options", list)():
         console().print(line)
     for title, head, rows in report.tables():
         table = Table(title=title)
-        for name in head:
-            words = name in ("dtype", "workload", "system", "over", "index")
-            table.add_column(name, justify="left" if words else "right")
+        for name, side in zip(head, aligned(rows) or ["left"] * len(head), strict=True):
+            table.add_column(name, justify="right" if side == "right" else "left")
         for row in rows:
             table.add_row(*row)
         console().print(table)

@@ -58,15 +58,21 @@ def package_sources(packages: Iterable[str] = PACKAGES) -> list[SourceFile]:
     Raises `ArtifactError` for a package that is not installed, that has no record of
     its files or that declares no licence, and for a file that is gone or is not text.
     """
-    names = checks.entries(packages, "packages", "package names")
     found: dict[str, SourceFile] = {}
-    for index, name in enumerate(names):
-        checks.text(name, f"packages[{index}]")
+    for index, name in enumerate(_names(packages)):
         for file in _files_of(name):
             if file.key in found:
                 raise SpecbookError(f"packages[{index}]: {name!r} is listed twice")
             found[file.key] = file
     return [found[key] for key in sorted(found)]
+
+
+def check_installed(packages: Iterable[str] = PACKAGES) -> None:
+    """Raises `ArtifactError` for a package that `package_sources` would refuse before
+    it looked into its files: not installed, without a record of them, or without a
+    licence. Cheap enough to ask before a model is loaded."""
+    for name in _names(packages):
+        _licence(_package(name))
 
 
 def split(
@@ -115,7 +121,12 @@ def _checked(files: Any) -> list[SourceFile]:
     return listed
 
 
-def _files_of(name: str) -> list[SourceFile]:
+def _names(packages: Any) -> list[str]:
+    names = checks.entries(packages, "packages", "package names")
+    return [checks.text(name, f"packages[{i}]") for i, name in enumerate(names)]
+
+
+def _package(name: str) -> metadata.Distribution:
     try:
         package = metadata.distribution(name)
     except (metadata.PackageNotFoundError, ValueError):
@@ -125,9 +136,14 @@ def _files_of(name: str) -> list[SourceFile]:
         ) from None
     if package.files is None:
         raise ArtifactError(f"package {name!r} has no record of its files")
+    return package
+
+
+def _files_of(name: str) -> list[SourceFile]:
+    package = _package(name)
     licence = _licence(package)
     files = []
-    for entry in package.files:
+    for entry in package.files or ():
         path = entry.as_posix()
         if entry.suffix != ".py" or ".." in entry.parts:
             continue

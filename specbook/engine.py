@@ -448,6 +448,11 @@ def _sources(source: Any) -> list[Any]:
         if item is None:
             continue
         if isinstance(item, str):
+            if item not in registry.DRAFTS:
+                raise SpecbookError(
+                    f"no draft source is called {item!r}; there are "
+                    f"{sorted(registry.DRAFTS)}, and None decodes plainly, without one"
+                )
             item = registry.resolve(registry.DRAFTS, "draft source", item)()
         _check_part(item, "draft source", "contract", "identity", "start")
         if not isinstance(item.contract, SourceContract):

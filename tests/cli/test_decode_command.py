@@ -69,10 +69,11 @@ def test_the_ledger_table_names_terms_counts_and_stop_reason(runner, tiny):
     assert "stopped by length" in done.stdout
 
 
-def test_no_tokens_asked_for(runner, tiny):
-    done = decode(runner, tiny, "--max-new-tokens", "0")
+def test_a_prompt_that_fills_the_context_leaves_no_round(runner, tiny):
+    options = ["--prompt", "a" * 256, "--no-chat", "--target", str(tiny)]
+    done = runner.invoke(app, ["decode", *options])
     assert done.exit_code == 0, done.output
-    assert "no round was run; stopped by length" in done.stdout
+    assert "no round was run; stopped by context" in done.stdout
 
 
 def test_the_context_limit_ends_the_output(runner, tiny):
@@ -105,11 +106,19 @@ def test_a_prompt_from_standard_input(runner, tiny):
         (["--temperature", "-1"], "temperature must be at least 0"),
         (["--temperature", "nan"], "temperature"),
         (["--seed", "-1"], "seed must be at least 0"),
-        (["--max-new-tokens", "-3"], "max_new_tokens must be at least 0"),
+        (["--max-new-tokens", "-3"], "max_new_tokens must be at least 1"),
+        (["--max-new-tokens", "0"], "max_new_tokens must be at least 1"),
         (["--dtype", "int4"], "dtype must be one of"),
         (["--source", "oracle"], "source must be one of"),
         (["--verifier", "hope"], "verifier must be one of"),
         (["--verifier", "greedy", "--temperature", "1"], "needs temperature 0"),
+        (["--verifier", "typical", "--temperature", "1"], "typical"),
+        (["--verifier", "single", "--temperature", "1"], "'single'"),
+        # A draft model is a model too, and is not loaded for bad options either.
+        (["--source", "draft_model", "--prompt", ""], "the prompt is empty"),
+        (["--source", "draft_model", "--seed", "-1"], "seed must be at least 0"),
+        (["--source", "draft_model", "--verifier", "hope"], "verifier must be"),
+        (["--source", "draft_model", "--verifier", "typical"], "'typical'"),
         (["--prompt", ""], "the prompt is empty"),
         (["--prompt", "a\udcff"], "the prompt is not UTF-8 text"),
     ],
@@ -118,11 +127,13 @@ def test_bad_options_are_one_line_and_status_2_before_torch_loads(
     runner, tiny, monkeypatch, options, told
 ):
     from specbook import models
+    from specbook.models import loading
 
     def never(*arguments, **keywords):
         raise AssertionError("the target was loaded for bad input")
 
     monkeypatch.setattr(models, "load_target", never)
+    monkeypatch.setattr(loading, "load_target", never)
     done = decode(runner, tiny, *options)
     assert done.exit_code == 2
     assert done.stdout == ""

@@ -1,6 +1,7 @@
 """`specbook bench retrieval | draft`, `measure record | replay`, `index`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,13 @@ from specbook.cli import app
 from specbook.drafts import make
 from specbook.drafts.rest import Datastore
 from specbook.errors import SpecbookError
-from specbook.measure import bench_draft, bench_retrieval, recording, replay
+from specbook.measure import (
+    bench_draft,
+    bench_retrieval,
+    bench_verifiers,
+    recording,
+    replay,
+)
 
 
 class Report:
@@ -41,8 +48,13 @@ class Report:
             bench_draft,
             {"workloads": ("chat",), "prompts_per_workload": 3, "quick": False},
         ),
+        (
+            ["verifiers", "--draft", "here", "--children", "3", "--temperature", "2"],
+            bench_verifiers,
+            {"children": 3, "temperature": 2.0, "vocabulary": None, "repeats": 5},
+        ),
     ],
-    ids=["retrieval", "draft"],
+    ids=["retrieval", "draft", "verifiers"],
 )
 def test_a_benchmark_gets_the_options(runner, monkeypatch, command, module, given):
     calls = []
@@ -58,7 +70,7 @@ def test_a_benchmark_gets_the_options(runner, monkeypatch, command, module, give
         assert told in done.stdout
     ((arguments, options),) = calls
     assert given.items() <= options.items()
-    assert arguments == ((None, "here") if module is bench_draft else (None,))
+    assert arguments == ((None,) if module is bench_retrieval else (None, "here"))
     done = runner.invoke(app, ["bench", *command, "--json"])
     assert json.loads(done.stdout) == {"ms": 1.5}
 
@@ -125,6 +137,73 @@ def test_record_hands_the_target_over(runner, monkeypatch, tmp_path):
     (((found, folder), options),) = calls
     assert found is target and folder == out
     assert options["temperature"] == 0.7 and options["max_new_tokens"] == 128
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["measure", "record", "--temperature", "-1"], "temperature must be at least"),
+        (["measure", "record", "--temperature", "nan"], "temperature must be finite"),
+        (["measure", "record", "--max-new-tokens", "0"], "max_new_tokens must be"),
+        (["measure", "record", "--out", __file__], "takes no files"),
+        (["index", "--package", "no-such-package"], "'no-such-package', which is not"),
+        (["index", "--out", str(Path(__file__).parent)], "is a folder"),
+        (["index", "--out", f"{__file__}/x.idx"], "takes no files"),
+        (["bench", "decode", "--half", "x"], "half must be one of"),
+        (["bench", "decode", "--max-new-tokens", "0"], "max_new_tokens must be"),
+        (["bench", "draft", "--clock", "sun"], "clock must be one of"),
+        (["bench", "draft", "--out", __file__], "takes no files"),
+        (["bench", "verifiers", "--children", "0"], "children must be at least 1"),
+        (["bench", "verifiers", "--temperature", "0"], "temperature must be above 0"),
+        (["bench", "verifiers", "--out", __file__], "takes no files"),
+        (["bench", "retrieval", "--queries", "0"], "queries must be at least 1"),
+        (["train", "draft", "--out", "x", "--rows", "0"], "rows must be at least 1"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_no_command_loads_a_model_for_bad_options(
+    runner, monkeypatch, tmp_path, command, told
+):
+    from specbook.models import checkpoint, loading
+
+    def never(*arguments, **keywords):
+        raise AssertionError("a model was loaded for bad input")
+
+    for module, name in (
+        (models, "load_target"),
+        (loading, "load_target"),
+        (loading, "read_model"),
+        (checkpoint, "load_transformers_model"),
+        (checkpoint, "read_model"),
+    ):
+        monkeypatch.setattr(module, name, never)
+    if "--out" not in command and command[0] != "bench":
+        command = [*command, "--out", str(tmp_path / "out")]
+    done = runner.invoke(app, command)
+    assert done.exit_code == 2, done.output
+    assert told in done.stderr and done.stderr.count("\n") == 1
+    # And nothing is left where the output would have been.
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_loader_that_fails_is_the_one_that_good_options_call(
+    runner, monkeypatch, tmp_path
+):
+    called = []
+
+    def load(name=None, **options):
+        called.append(name)
+        raise SpecbookError("stop here")
+
+    monkeypatch.setattr(models, "load_target", load)
+    out = str(tmp_path / "out")
+    for command in (
+        ["measure", "record", "--out", out],
+        ["index", "--out", f"{out}.idx", "--package", "networkx"],
+        ["decode", "--prompt", "x"],
+    ):
+        assert "stop here" in runner.invoke(app, command).stderr
+    assert called == [None] * 3
 
 
 def test_a_source_is_made_with_options_that_it_has():

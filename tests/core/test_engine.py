@@ -539,6 +539,7 @@ def test_the_greedy_rule_belongs_to_temperature_zero(temperature: float) -> None
         ({"rule": None}, "not a verifier"),
         ({"rule": contract("bare")}, "not a verifier"),
         ({"source": 3}, "not a draft source"),
+        ({"source": "none"}, "None decodes plainly, without one"),
         ({"source": "nope"}, "prompt_lookup"),
         ({"source": [PromptLookup]}, "draft source"),
         ({"chance": 7}, "not a chance"),

@@ -70,6 +70,12 @@ def test_a_package_that_is_not_installed_is_named() -> None:
         ArtifactError, match="'no-such-package', which is not installed"
     ):
         package_sources(["mpmath", "no-such-package"])
+    with pytest.raises(
+        ArtifactError, match="'no-such-package', which is not installed"
+    ):
+        corpora.check_installed(["mpmath", "no-such-package"])
+    corpora.check_installed(["mpmath"])
+    corpora.check_installed()
 
 
 def test_a_package_twice_is_refused() -> None:
