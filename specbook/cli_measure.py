@@ -303,7 +303,11 @@ def _print_report(report: Any, out: Path | None, *, as_json: bool) -> None:
     for title, head, rows in report.tables():
         table = Table(title=title)
         for name, side in zip(head, aligned(rows) or ["left"] * len(head), strict=True):
-            table.add_column(name, justify="right" if side == "right" else "left")
+            # Where a table is too wide, numbers wrap and names stay whole.
+            numbers = side == "right"
+            table.add_column(
+                name, justify="right" if numbers else "left", no_wrap=not numbers
+            )
         for row in rows:
             table.add_row(*row)
         console().print(table)
