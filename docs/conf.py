@@ -31,10 +31,13 @@ extensions = [
     "sphinx_design",
     "sphinxcontrib.bibtex",
     "mathml",
+    "references",
     "house",
 ]
 exclude_patterns = ["_ext"]
 templates_path = ["_templates"]
+# The pages show much that Python printed, and a curly quote is no quote in Python.
+smartquotes = False
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
 # Notebooks arrive executed. The build only draws them.
@@ -55,7 +58,7 @@ myst_dmath_double_inline = True
 
 # With the data, since the overview reads it too: from an installed wheel as well.
 bibtex_bibfiles = [str(ROOT / "data" / "references.bib")]
-bibtex_default_style = "plain"
+bibtex_default_style = "authoryear"
 bibtex_reference_style = "author_year"
 
 # Signatures name types of numpy, torch and the standard library, whose pages are not
@@ -70,6 +73,9 @@ default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+# A default is shown as the code writes it. Its repr (a function's address, say) would
+# be no Python, and then the whole signature is shown raw.
+autodoc_preserve_defaults = True
 # An object that a package exports again is described once, in its own module.
 autodoc_default_options = {
     "members": True,

@@ -115,12 +115,11 @@ def write_run(target: Path, timings: dict[str, Any], notebooks: list[Path]) -> N
 
 
 def claim_links(records: dict[str, list[dict[str, Any]]], claim: Any) -> str:
-    """Return a link to the place on its page where a claim is shown."""
+    """Return a claim's id, as a link to the place on its page where it is shown."""
     if claim.id not in records:
-        return "not in this run"
-    name = claim.notebook
-    words = name.replace("_", " ")
-    return f'<a href="notebooks/{name}.html#claim-{claim.id}">{words}</a>'
+        return f"{claim.id} (not in this run)"
+    place = f"notebooks/{claim.notebook}.html#claim-{claim.id}"
+    return f'<a href="{place}">{claim.id}</a>'
 
 
 def unshown(records: dict[str, Any], stems: list[str]) -> list[str]:
@@ -133,25 +132,27 @@ def unshown(records: dict[str, Any], stems: list[str]) -> list[str]:
 
 
 def write_claims(target: Path, records: dict[str, list[dict[str, Any]]]) -> None:
-    """Write the register of claims: section, wording, evidence, where it is shown."""
+    """Write the register of claims: id (a link), wording, evidence, notebook."""
     lines = [
         "# Register of claims",
         "",
         "Each claim of the article that a computer can check has an id, and a visible",
-        "check in a notebook shows it. The build fails for a claim without a check",
-        "and for a check without a claim. *Evidence* says how we show it: exact",
-        "(enumerated, or an equality of integers and fractions), statistical (with the",
-        "chance that a true claim fails), measured on the run's machine, or cited.",
+        "check in a notebook shows it: follow the id to that place. An id begins with",
+        "the section of the article that makes the claim. The build fails for a claim",
+        "without a check and for a check without a claim. *Evidence* says how we show",
+        "it: exact (enumerated, or an equality of integers and fractions), statistical",
+        "(with the chance that a true claim fails), measured on the run's machine, or",
+        "cited.",
         "",
-        "| section | claim | evidence | shown in |",
+        "| id | claim | evidence | notebook |",
         "|---|---|---|---|",
     ]
     for claim in claims.load().values():
         text = " ".join(claim.text.split()).replace("|", "\\|")
         rate = f" ({claim.false_alarm:g})" if claim.false_alarm else ""
         lines.append(
-            f"| {claim.section} | {text} | {claim.kind}{rate} "
-            f"| {claim_links(records, claim)} |"
+            f"| {claim_links(records, claim)} | {text} | {claim.kind}{rate} "
+            f"| {claim.notebook.replace('_', ' ')} |"
         )
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -179,6 +180,31 @@ def summary(name: str) -> str:
     return " ".join(text.strip().split("\n\n")[0].split())
 
 
+def contents(name: str, names: list[str]) -> list[str]:
+    """Return the lines that link what is in a package: its modules, its own names.
+
+    A package exports names that its modules define, and each is described once, where
+    it is defined. So without these lines the package's page would lead nowhere.
+    """
+    inside = [other for other in names if other.rpartition(".")[0] == name]
+    lines: list[str] = []
+    if inside:
+        lines += ["", "| module | what |", "|---|---|"]
+        for other in inside:
+            what = summary(other).replace("|", "\\|")
+            lines.append(f"| [{other}]({other}.md) | {what} |")
+    package = importlib.import_module(name)
+    exported = {}
+    for word in getattr(package, "__all__", ()):
+        home = getattr(getattr(package, word), "__module__", name)
+        if home != name and home in names:
+            exported[word] = home
+    if exported:
+        told = [f"[`{word}`]({home}.md)" for word, home in sorted(exported.items())]
+        lines += ["", f"Names that it exports: {', '.join(told)}."]
+    return lines
+
+
 def write_api(folder: Path) -> None:
     """Write one page for each public module, and an index by floor."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -186,8 +212,10 @@ def write_api(folder: Path) -> None:
     lines = [
         "# API reference",
         "",
-        "A module uses only its own floor and those below. The first two floors are",
-        "exact mathematics on numpy, scipy and networkx and never import torch.",
+        "The package is built in floors, like a house: a module uses only modules of",
+        "its own floor and of the floors below. So whoever reads from floor 1 upwards",
+        "meets nothing that was not explained before. The first two floors are exact",
+        "mathematics on numpy, scipy and networkx and never import torch.",
         "",
     ]
     for number, title in floors.TITLES.items():
@@ -208,11 +236,10 @@ def write_api(folder: Path) -> None:
         page = [
             f"# {name}",
             "",
-            f"Floor {floors.floor(name)}.",
-            "",
             "```{eval-rst}",
             f".. automodule:: {name}",
             "```",
+            *contents(name, names),
             "",
         ]
         (folder / f"{name}.md").write_text("\n".join(page), encoding="utf-8")

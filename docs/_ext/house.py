@@ -11,17 +11,23 @@ The corrections keep the accessibility audit clean:
 - A summary's label must be what a reader sees, so myst-nb's extra one is dropped; the
   fold of the navigation, which shows only an arrow, gets one.
 - An empty heading of a table's first column is no heading.
-- A dotted name breaks at its dots, where the page is too narrow for it.
+- A dotted name breaks at its dots, where the page is too narrow for it. Listings stay
+  as they are: they scroll.
 - Roles that docutils writes for citations are deprecated; the plain elements say more.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
 from pathlib import Path
 
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 
+LONGEST_VALUE = 60
 REPAIRS = [
     (r'<summary aria-label="Toggle hidden content">', "<summary>"),
     (
@@ -71,6 +77,15 @@ def listed(block: list[str]) -> list[str]:
     return out
 
 
+def is_python(block: list[str]) -> bool:
+    """Say whether an indented block is code: a formula would be coloured as one."""
+    try:
+        ast.parse(textwrap.dedent("\n".join(block)))
+    except SyntaxError:
+        return False
+    return True
+
+
 def readable(lines: list[str]) -> list[str]:
     """Return a docstring's lines as the reStructuredText that their author meant."""
     out: list[str] = []
@@ -78,7 +93,11 @@ def readable(lines: list[str]) -> list[str]:
     for number, block in enumerate(paragraphs(lines)):
         code = number and min(map(indent, block)) > base
         if code and not out[-2].lstrip().startswith(("* ", "..")):
-            if not out[-2].rstrip().endswith("::"):
+            opened = out[-2].rstrip().endswith("::")
+            if not is_python(block):
+                out[-2] = out[-2].rstrip().removesuffix(":") if opened else out[-2]
+                out += [".. code-block:: text", ""]
+            elif not opened:
                 out += ["::", ""]
             out += [*block, ""]
             continue
@@ -95,15 +114,48 @@ def process_docstring(
     lines[:] = readable(lines)
 
 
+def parseable(
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    signature: str | None,
+    returned: str | None,
+) -> tuple[str | None, str | None] | None:
+    """Put ``...`` in the place of a default that is no Python, such as ``<factory>``.
+
+    One such default, and Sphinx would show the whole signature as raw text.
+    """
+    if signature is None:
+        return None
+    return re.sub(r"(?<==)( ?)<[^<>]+>", r"\1...", signature), returned
+
+
+def drop_long_values(app: Sphinx, tree: nodes.document) -> None:
+    """Drop the value of a documented constant where it is no short literal."""
+    for signature in tree.findall(addnodes.desc_signature):
+        for note in list(signature.findall(addnodes.desc_annotation)):
+            told = note.astext().lstrip()
+            if told.startswith("=") and (len(told) > LONGEST_VALUE or "<" in told):
+                note.parent.remove(note)
+
+
 def tidy(html: str) -> str:
     """Return a page's HTML with the corrections above."""
     for pattern, replacement in REPAIRS:
         html = re.sub(pattern, replacement, html)
-    return re.sub(
-        r"(?<=>)specbook(?:\.\w+)+(?=<)",
-        lambda match: match.group().replace(".", ".<wbr>"),
-        html,
-    )
+    # The odd parts are listings.
+    parts = re.split(r"(<pre\b.*?</pre>)", html, flags=re.DOTALL)
+    parts[::2] = [
+        re.sub(
+            r"(?<=>)specbook(?:\.\w+)+(?=<)",
+            lambda match: match.group().replace(".", ".<wbr>"),
+            part,
+        )
+        for part in parts[::2]
+    ]
+    return "".join(parts)
 
 
 def tidy_pages(app: Sphinx, exception: Exception | None) -> None:
@@ -120,5 +172,7 @@ def tidy_pages(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect to Sphinx."""
     app.connect("autodoc-process-docstring", process_docstring)
+    app.connect("autodoc-process-signature", parseable)
+    app.connect("doctree-read", drop_long_values)
     app.connect("build-finished", tidy_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -132,7 +132,8 @@ class Report:
         """The report as a box. Its verdict is in words, not in a colour."""
         box = display.LIGHT_BOX.format(edge=EDGES[self.status])
         lines = "".join(
-            f'<div style="{display.MONO};white-space:pre-wrap">{escape(line)}</div>'
+            f'<div style="{display.MONO};white-space:pre-wrap">'
+            f"{display.marked(line)}</div>"
             for line in self.lines
         )
         return (
@@ -409,6 +410,19 @@ def notebook_faults(notebooks: Path) -> list[str]:
     return faults
 
 
+def _unlike(cell: claims.CodeCell, name: str) -> list[str]:
+    """A fault where the report's question speaks of another function than the stub."""
+    stub = re.search(r"^def (\w+\([^)]*\)):", cell.source, re.MULTILINE)
+    match = _ID.fullmatch(name)
+    table = of_notebook(match[1]) if match else {}
+    told = (
+        re.match(r"`?(\w+\([^)]*\))", table[name].question) if name in table else None
+    )
+    if stub is None or told is None or stub[1] == told[1]:
+        return []
+    return [f"the stub is {stub[1]}, its question says {told[1]}"]
+
+
 def _checks_of(path: Path) -> tuple[set[str], set[str], list[str]]:
     """Ids tried in the open, ids of asserted solutions, and faults of form."""
     tried: set[str] = set()
@@ -426,6 +440,7 @@ def _checks_of(path: Path) -> tuple[set[str], set[str], list[str]]:
                 faults.append(f"{where}: write the exercise's id out as a string")
             elif not asserted:
                 tried.add(name)
+                faults += [f"{where}: {fault}" for fault in _unlike(cell, name)]
             else:
                 solved.add(name)
                 if not {"hide-cell", "hide-input"} & set(cell.tags):

@@ -237,7 +237,7 @@ EXERCISES: dict[str, Exercise] = {
         Exercise(
             id="0x03-rounds",
             question=(
-                "rounds(tokens, offered): how many rounds a recorded output takes. "
+                "rounds_of(tokens, offered): how many rounds a recorded output takes. "
                 "offered[i] is the chain that the source proposes when tokens[:i] is "
                 "out; it proposes nothing where i is missing."
             ),

@@ -4,17 +4,18 @@ Let every token x arrive at an exponential time of rate q(x). The order of arriv
 the order of drawing without replacement. The first k are all in H exactly if k tokens
 of H arrive before the first of the others, whose rate is c = 1 - q(H):
 
-    f(H) = integral over t of  c e^{-c t} F(t),   F(t) = P(k of H arrived by t).
+    f(H) = integral over t of  c exp(-c t) F(t),   F(t) = P(k of H arrived by t).
 
 F(t) is the tail of a sum of independent coins, one a token. For the beginnings of a
 row, H = the first m tokens, one pass over the tokens updates it for all m, at all
 points t at once: O(V k M) for M points.
 
 Where t is long against 1/a, a the k-th largest q, nothing decays that 1/c does not: F
-is 1 there, or c >= a. So G(t) = (1 - e^{-a t})^k is taken off F, whose integral is the
-product of j a / (j a + c), j = 1 .. k; what is left vanishes at both ends, faster than
-any power of log t on the right, and like t^{k+1} on the left. On the axis of log t it
-is analytic in a strip, so the plain trapezoidal sum converges exponentially.
+is 1 there, or c >= a. So `(1 - exp(-a t)) ** k` is taken off F, whose integral is the
+product of `j a / (j a + c)` for j from 1 to k; what is left vanishes at both ends,
+faster than any power of log t on the right, and like `t ** (k + 1)` on the left. On the
+axis of log t it is analytic in a strip, so the plain trapezoidal sum converges
+exponentially.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from typing import Any
 
 import networkx
 import numpy as np
-from networkx.algorithms.flow import dinitz
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
@@ -149,6 +148,7 @@ def _by_networkx(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flo
         graph.add_edges_from(((X, y) for y in inside), capacity=amount)
     for y, amount in demand.items():
         graph.add_edge(y, "sink", capacity=amount)
+    dinitz = networkx.algorithms.flow.dinitz
     _, flows = networkx.maximum_flow(graph, "source", "sink", flow_func=dinitz)
     return {
         (X, y): amount for X in supply for y, amount in flows[X].items() if amount > 0

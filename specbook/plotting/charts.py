@@ -46,7 +46,8 @@ def ranges(
     """Draws one value with its interval for each name, from top to bottom.
 
     `values`: {name: (value, low, high)}. `points`: single measurements, drawn small
-    above their name's interval. `reference`: where a dashed line stands, and its name.
+    above their name's interval, one over the other where they would overlap.
+    `reference`: where a dashed line stands, and its name.
     Returns the figure. Raises `SpecbookError` for an interval that misses its value,
     and for what is no number.
     """
@@ -57,7 +58,10 @@ def ranges(
         raise SpecbookError("there is no value to draw")
     line = None if reference is None else _reference(reference)
     with matplotlib.rc_context(RC):
-        fig, ax = new_figure(6.4, 1.1 + 0.52 * len(spans))
+        swarms = _swarms(spans, measured)
+        most = max(map(len, swarms.values()), default=1)
+        pitch = 0.52 + most * SWARM_POINTS / 72
+        fig, ax = new_figure(6.4, 1.1 + pitch * len(spans))
         for place, (name, (value, low, high)) in enumerate(spans.items()):
             if not low <= value <= high:
                 raise SpecbookError(f"{name}: {value} is not in [{low}, {high}]")
@@ -76,24 +80,61 @@ def ranges(
                 fontsize=8,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
             )
-            singles = measured.get(name, [])
-            above = [place - 0.28] * len(singles)
-            ax.plot(singles, above, ls="", marker="d", ms=4.5, color=MUTED)
+            for level, singles in enumerate(swarms.get(name, [])):
+                up = place - (10 + SWARM_POINTS * level) / (72 * pitch)
+                ax.plot(
+                    singles,
+                    [up] * len(singles),
+                    ls="",
+                    marker="d",
+                    ms=5,
+                    color=MUTED,
+                    mec="white",
+                    mew=0.5,
+                )
+        top = -0.6 - (most - 1) * SWARM_POINTS / (72 * pitch) - 8 / (72 * pitch)
         if line is not None:
-            ax.axvline(line[0], color=INK, ls="--", lw=1.2)
+            ax.axvline(line[0], color=INK, ls="--", lw=1.2, marker="", zorder=0.5)
             ax.annotate(
                 line[1],
-                (line[0], -0.75),
+                (line[0], top),
                 (4, 0),
                 textcoords="offset points",
                 fontsize=8,
                 va="center",
             )
         ax.set_yticks(range(len(spans)), list(spans), parse_math=False)
-        ax.set_ylim(len(spans) - 0.4, -0.95)
+        ax.set_ylim(len(spans) - 0.4, top - 8 / (72 * pitch))
         ax.tick_params(axis="y", length=0)
         ax.set_xlabel(xlabel)
     return fig
+
+
+SWARM_POINTS = 5.0
+"""From one level of single measurements to the next; so far apart they also stand side
+by side on one level."""
+AXIS_POINTS = 340
+"""About the width of the axes, for the places of single measurements."""
+
+
+def _swarms(
+    spans: Mapping[str, Sequence[float]], measured: Mapping[str, Sequence[float]]
+) -> dict[str, list[list[float]]]:
+    """{name: levels of measurements}, each on the lowest level with room for it."""
+    every = [*spans.values(), *measured.values()]
+    numbers = [number for row in every for number in row]
+    room = SWARM_POINTS * (max(numbers) - min(numbers)) / AXIS_POINTS
+    swarms: dict[str, list[list[float]]] = {}
+    for name, singles in measured.items():
+        levels: list[list[float]] = []
+        for single in sorted(singles):
+            free = [level for level in levels if single - level[-1] >= room]
+            if free:
+                free[0].append(single)
+            else:
+                levels.append([single])
+        swarms[name] = levels
+    return swarms
 
 
 def grouped_ranges(
@@ -135,15 +176,26 @@ def grouped_ranges(
             row_spans = [found[group][name] for group in found]
             rows = [index + step * number for number in range(len(found))]
             colour = COLOURS[index % len(COLOURS)]
+            # The interval's ends reach over the marker: a narrow one stays visible.
             for row, (_, least, most) in zip(rows, row_spans, strict=True):
-                ax.plot([least, most], [row, row], "-", color=colour, marker="", lw=2.2)
+                ax.plot(
+                    [least, most],
+                    [row, row],
+                    "-",
+                    color=colour,
+                    marker="|",
+                    ms=11,
+                    mew=1.6,
+                    lw=2.2,
+                    zorder=3,
+                )
             ax.plot(
                 [span[0] for span in row_spans],
                 rows,
                 ls="",
                 color=colour,
                 marker=MARKERS[index % len(MARKERS)],
-                ms=7,
+                ms=6,
                 mec=INK,
                 mew=0.6,
                 label=name,
@@ -206,18 +258,32 @@ def curves(
             if len(values) != len(x):
                 raise SpecbookError(f"{name}: {len(values)} values over {len(x)}")
             colour = COLOURS[index % len(COLOURS)]
-            ax.plot(x, values, color=colour, label=name)
+            # Open markers: of two that coincide, both can be seen.
+            ax.plot(x, values, color=colour, label=name, mfc="none", mew=1.5, ms=6)
             ends.append((values[-1], name))
         low, high = ax.get_ylim()
-        least = 0.07 * (high - low)  # the height of a line of text, in the axis' unit
-        place = low - least
-        for end, name in sorted(ends):
-            place = max(end, place + least)
+        least = 0.06 * (high - low)  # the height of a line of text, in the axis' unit
+        right = x[-1] + 0.035 * (x[-1] - x[0])
+        for (end, name), place in zip(
+            sorted(ends), _spread([end for end, _ in sorted(ends)], least), strict=True
+        ):
+            ax.plot(
+                [x[-1], right],
+                [end, place],
+                color=MUTED,
+                ls="-",
+                lw=0.6,
+                marker="",
+                clip_on=False,
+                zorder=1,
+                scalex=False,
+                scaley=False,
+            )
             # In ink: a name must be readable where its line's colour is too pale.
             ax.annotate(
                 name,
-                (x[-1], place),
-                (7, 0),
+                (right, place),
+                (3, 0),
                 textcoords="offset points",
                 va="center",
                 fontsize=8,
@@ -229,6 +295,28 @@ def curves(
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
     return fig
+
+
+def _spread(places: Sequence[float], least: float) -> list[float]:
+    """Sorted places, moved as little as possible until all are `least` apart: those
+    that crowd each other are laid out around their common middle."""
+    groups: list[list[float]] = []
+    for place in places:
+        groups.append([place])
+        while len(groups) > 1 and _first(groups[-1], least) < (
+            _first(groups[-2], least) + least * len(groups[-2])
+        ):
+            last = groups.pop()
+            groups[-1] += last
+    return [
+        _first(group, least) + least * number
+        for group in groups
+        for number in range(len(group))
+    ]
+
+
+def _first(group: Sequence[float], least: float) -> float:
+    return sum(group) / len(group) - least * (len(group) - 1) / 2
 
 
 def shares(rows: Mapping[str, Mapping[str, float]], xlabel: str) -> Figure:

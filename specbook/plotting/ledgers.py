@@ -31,6 +31,12 @@ TERM_LOOKS = {
 }
 
 
+THIN = 0.025
+"""A term of a smaller share of the panel's longest bar would be a line without a face:
+such terms stand together at the bar's end."""
+THIN_LOOK = ("#8a8a8a", "")
+
+
 def ledger_bars(
     ledgers: Mapping[str, Iterable[RoundLedger]] | Iterable[RoundLedger],
     title: str | None = None,
@@ -38,7 +44,8 @@ def ledger_bars(
     """Draws the six cost terms as stacked bars: per committed token and per round.
 
     `ledgers`: {name of a run: its ledgers in seconds, one a round}, or the ledgers of
-    one run. Both panels are in milliseconds, sums over sums. Returns the figure; its
+    one run. Both panels are in milliseconds, sums over sums. Terms that are too thin to
+    be told apart are drawn as one piece, in grey. Returns the figure; its
     caption should hold `machine()`. Raises `SpecbookError` for a run without rounds or
     without committed tokens.
     """
@@ -53,18 +60,25 @@ def ledger_bars(
         FigureCanvasAgg(fig)
         axes = fig.subplots(1, 2, sharey=True)
         panels = ("per committed token", "per round")
-        for index, (ax, what) in enumerate(zip(axes, panels, strict=True)):
+        thin = [
             _ledger_panel(ax, rows, index, what)
+            for index, (ax, what) in enumerate(zip(axes, panels, strict=True))
+        ]
         axes[0].set_yticks(range(len(rows)), list(map(str, rows)), parse_math=False)
         axes[0].set_ylim(len(rows) - 0.45, -0.55)
         handles = [
             Patch(facecolor=c, edgecolor=INK, hatch=h, lw=0.6, label=TERM_NAMES[t])
             for t, (c, h) in TERM_LOOKS.items()
         ]
+        if any(thin):
+            told = "thin ones, together"
+            handles.append(
+                Patch(facecolor=THIN_LOOK[0], edgecolor=INK, lw=0.6, label=told)
+            )
         fig.legend(
             handles=handles,
             loc="outside lower center",
-            ncols=6,
+            ncols=len(handles) if len(handles) < 7 else 4,
             handlelength=1.6,
             columnspacing=1.2,
         )
@@ -89,12 +103,19 @@ def _ledger_row(name: str, run: Any) -> tuple[list[float], list[float]]:
 
 def _ledger_panel(
     ax: Axes, rows: Mapping[str, tuple[list[float], list[float]]], index: int, what: str
-) -> None:
+) -> bool:
+    """Draws one panel; says whether any terms were too thin to stand alone."""
     longest = max(sum(row[index]) for row in rows.values()) or 1.0
+    any_thin = False
     for place, row in enumerate(rows.values()):
         left = 0.0
-        looks = TERM_LOOKS.values()
-        for value, (colour, hatch) in zip(row[index], looks, strict=True):
+        pieces = list(zip(row[index], TERM_LOOKS.values(), strict=True))
+        rest = sum(value for value, _ in pieces if value < THIN * longest)
+        pieces = [piece for piece in pieces if piece[0] >= THIN * longest]
+        if rest > 0:
+            pieces.append((rest, THIN_LOOK))
+            any_thin = True
+        for value, (colour, hatch) in pieces:
             ax.barh(
                 place,
                 value,
@@ -106,8 +127,10 @@ def _ledger_panel(
                 lw=0.6,
             )
             left += value
-        told = f"{left:,.0f}" if left >= 100 else f"{left:.3g}"
+        # Three digits, a zero at the end too: 63.0 beside 55.1.
+        told = f"{left:,.0f}" if left >= 100 else f"{left:#.3g}"
         ax.text(left + 0.02 * longest, place, told, va="center", fontsize=8)
     ax.set_xlim(0, 1.18 * longest)
     ax.set_xlabel(f"ms {what}")
     ax.tick_params(axis="y", length=0)
+    return any_thin

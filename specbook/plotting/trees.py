@@ -28,18 +28,22 @@ from .frame import (
     printable,
 )
 
-# Markers that hold a row number, each with its area and how far the number sits below
-# the middle, both in points.
+# Markers that hold a row number, each with its area, how far the number sits below the
+# middle, and how far its tips reach above and below it, all in points.
 NODES = {
-    "o": (430, 0),
-    "s": (400, 0),
-    "D": (360, 0),
-    "^": (640, 3),
-    "p": (560, 0),
-    "v": (640, -3),
-    "h": (520, 0),
-    "d": (640, 0),
+    "o": (430, 0, 10.4),
+    "s": (400, 0, 10.0),
+    "D": (360, 0, 13.4),
+    "^": (640, 3, 12.7),
+    "p": (560, 0, 11.8),
+    "v": (640, -3, 12.7),
+    "h": (520, 0, 11.4),
+    "d": (640, 0, 17.9),
 }
+LABEL_POINTS = 8.0
+"""From the tip of a marker to the middle of its label: half a line, and some air."""
+FAN = 4
+"""From so many children on, straight edges to them would nearly coincide."""
 
 GLYPH_POINTS = 6.6
 """The width of a bold letter of 9 points, a little on the safe side."""
@@ -121,6 +125,7 @@ def draw_tree(
     title: str | None = None,
     *,
     refused_label: str = "refused",
+    notes: Any = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draws a candidate tree from the prefix (left) to its leaves (right).
@@ -130,11 +135,16 @@ def draw_tree(
     its own. `labels`: one a row, a mapping from token id, or a function of it.
     `committed`: rows of one root-to-node path, drawn thick and named. `refused`: rows
     that the verifier looked at and turned down, crossed out; `refused_label` is their
-    name in the legend. Returns the figure; give it to `figure` with its alt text and
-    caption. Raises `TreeError` for a committed set
+    name in the legend. `notes`: a short text a row, such as a count, written behind its
+    label. In a tree with a wide fan all edges have corners. Returns the figure; give it
+    to `figure` with its alt text and caption. Raises `TreeError` for a committed set
     that is no path and for rows that do not exist.
     """
     texts = row_labels(tree, labels)
+    noted = texts
+    if notes is not None:
+        pairs = zip(texts, row_labels(tree, notes), strict=True)
+        noted = [f"{text}{note}" for text, note in pairs]
     for name, rows in (("committed", committed), ("refused", refused)):
         if isinstance(rows, str) or not isinstance(rows, Iterable):
             raise TreeError(f"{name} must be row numbers, got {rows!r}")
@@ -160,7 +170,7 @@ def draw_tree(
         _draw_rows(ax, net, spots, groups, path, crossed)
         points = 72 * max(4.2, width) - PREFIX_POINTS
         step = points / (max(1, tree.max_depth) + 0.45)
-        _draw_texts(ax, tree, net, spots, groups, texts, step)
+        _draw_texts(ax, tree, net, spots, groups, noted, step)
         _tree_legend(ax, groups, path, crossed, texts, refused_label)
         if not tree.token_ids:
             ax.text(1, 0, "no candidates", ha="center", va="center", color=MUTED)
@@ -185,25 +195,22 @@ def _look(groups: list[tuple[str, ...]], group: tuple[str, ...]) -> dict[str, An
 def _draw_edges(
     ax: Axes, net: nx.DiGraph, spots: dict, groups: list, path: tuple[int, ...]
 ) -> None:
-    for group in groups:
-        look = _look(groups, group)
-        for thick in (False, True):
-            edges = [
-                edge
-                for edge in net.edges
-                if net.nodes[edge[1]]["sources"] == group and (edge[1] in path) == thick
-            ]
-            if edges:
-                nx.draw_networkx_edges(
-                    net,
-                    spots,
-                    edgelist=edges,
-                    ax=ax,
-                    arrows=False,
-                    width=4.5 if thick else 1.6,
-                    edge_color=INK if thick else look["color"],
-                    style="-" if thick else look["style"],
-                )
+    fan = max((count for _, count in net.out_degree), default=0) >= FAN
+    for parent, child in sorted(net.edges, key=lambda edge: edge[1] in path):
+        look, thick = _look(groups, net.nodes[child]["sources"]), child in path
+        (left, above), (right, below) = spots[parent], spots[child]
+        middle = (left + right) / 2
+        corners = [(left, above), (middle, above), (middle, below), (right, below)]
+        places = corners if fan else [corners[0], corners[-1]]
+        ax.plot(
+            *zip(*places, strict=True),
+            color=INK if thick else look["color"],
+            linestyle="-" if thick else look["style"],
+            linewidth=4.5 if thick else 1.6,
+            marker="",
+            solid_joinstyle="miter",
+            zorder=1.2 if thick else 1,
+        )
 
 
 def _draw_rows(
@@ -298,10 +305,11 @@ def _draw_texts(
         if len(text) > room:
             text = text[: room - 1] + "…"
         above = crowded and tree.depths[row] % 2 == 0
+        reach = NODES[look["marker"]][2] + LABEL_POINTS
         ax.annotate(
             text,
             spots[row],
-            (0, 18 if above else -18),
+            (0, reach if above else -reach),
             fontsize=9,
             fontweight="bold",
             bbox=box,
@@ -340,9 +348,7 @@ def _tree_legend(
         rows = ", ".join(map(str, path))
         word = "row" if len(path) == 1 else "rows"
         handles.append(
-            Line2D(
-                [], [], color=INK, lw=4.5, label=f"committed: {told} ({word} {rows})"
-            )
+            Line2D([], [], color=INK, lw=4.5, label=f"committed {word} {rows}: {told}")
         )
     if crossed:
         handles.append(

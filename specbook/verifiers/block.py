@@ -3,12 +3,13 @@
 Contract: a chain, each token drawn from the normalised law that stands beside it; reads
 q, one source at a time; exact.
 
-w_0 = 1 and w_i = min(1, w_{i-1} p(x_i) / q(x_i)): the probability that position i or a
-later one is where the accepted block ends. Going back from the end, the block ends at i
-with h_i = s_i / (s_i + 1 - w_i), where s_i is the sum of (w_i p - q)+ after x_1 .. x_i,
-and at the last position with w itself. The token that follows comes from that residual,
-renormalised, and after a whole block from p (Sun et al. 2024, "Block Verification
-Accelerates Speculative Decoding").
+A weight w runs along the chain. It starts at 1, and each drafted token x turns it into
+`min(1, w p(x) / q(x))`: the probability that the accepted block ends at this position
+or at a later one. Then the positions are tried from the last to the first. With s for
+the sum of `max(w p - q, 0)` over the tokens that may follow a position, the block ends
+there with probability `s / (s + 1 - w)`, and at the last position with w itself. The
+token that follows comes from that residual, renormalised, and after a whole block from
+p (Sun et al. 2024, "Block Verification Accelerates Speculative Decoding").
 
 A token that the rule for one draft refuses for good can be accepted here because those
 before it were worth more than they used; no lossless rule accepts more of a chain.

@@ -3,11 +3,12 @@
 Contract: reads no q, any sampling relation, any tree; exact.
 
 A candidate that a table or a ranking named was not drawn from a law: it was certain, so
-its q is 1 on it and 0 elsewhere. SpecInfer's rule then accepts child x_i with what is
-left of p(x_i), and a refusal takes x_i out of p and renormalises. Written out, child i
-is accepted with p(x_i) / (1 - p(x_1) - ... - p(x_{i-1})). In law that is target-sample
-membership, one target draw looked up among the children; engines use either for lookups
-and for greedy drafts (sections 0x04B, 0x09A).
+its q is 1 on it and 0 elsewhere. SpecInfer's rule then accepts a child with what is
+left of its probability under p, and a refusal takes the child out of p and
+renormalises. Written out, child x is accepted with p(x) divided by 1 minus the
+probabilities of the children before it. In law that is target-sample membership, one
+target draw looked up among the children; engines use either for lookups and for greedy
+drafts (sections 0x04B, 0x09A).
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 Contract: drafts of one q, drawn without replacement, with the uniform fallback where q
 is exhausted; any tree; exact.
 
-R_0 = p, q_1 = q. Draft i is accepted with min(1, R_{i-1}(x_i) / q_i(x_i)); when it is
-refused, R_i = (R_{i-1} - q_i)+ / its sum, and q_{i+1} is q_i without x_i, renormalised.
-If nothing of q remains, q_{i+1} is uniform over the tokens that were not drawn
+Call what is left of p the residual `r`; at first it is p. Draft x is accepted with
+probability `min(1, r(x) / q(x))`. When it is refused, the residual becomes
+`max(r - q, 0)`, divided by its sum, and q loses x and is divided by what remains. If
+nothing of q remains, the next q is uniform over the tokens that were not drawn
 (section 0x0AB; Chen et al. 2024). Without that fallback a candidate beyond the support
 of q would be divided by 0; filled in by index order, as the method's own code does, it
 bends the law.

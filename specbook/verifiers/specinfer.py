@@ -3,10 +3,12 @@
 Contract: independent drafts, each with the normalised law that it was drawn from;
 these laws may differ, so several drafters may be merged; any tree; exact.
 
-R_0 = p. Draft i is accepted with min(1, R_{i-1}(x_i) / q_i(x_i)); when it is refused,
-R_i = (R_{i-1} - q_i)+ / its sum. After the last refusal the token is drawn from R_k
-(section 0x09A; Miao et al. 2024). Each step is the rule for one draft with R_{i-1} in
-the place of p, so by induction the output has the law p. In which order the drafters
+Call what is left the residual `r`; at first it is p. Draft x, drawn from its law q, is
+accepted with probability `min(1, r(x) / q(x))`. When it is refused, the residual
+becomes `max(r - q, 0)`, divided by its sum, and the next draft is tested against that.
+After the last refusal the token is drawn from the residual (section 0x09A; Miao et al.
+2024). Each step is the rule for one draft with the residual in the place of p, so by
+induction the output has the law p. In which order the drafters
 are tested changes how often a draft is accepted, never the output.
 """
 

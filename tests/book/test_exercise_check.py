@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from specbook import exercises
-from specbook.exercises import Exercise, ExerciseError, grade, same
+from specbook import display, exercises
+from specbook.exercises import Exercise, ExerciseError, Report, grade, same
 
 
 def make(**changes):
@@ -259,6 +259,15 @@ def test_a_report_shown_by_check_does_not_show_itself_twice(monkeypatch, capsys)
     assert repr(report) == "<Report 0x07-largest: unsolved, 0 of 6>"
 
 
+def test_a_name_in_backquotes_is_set_as_code():
+    told = "give `draw` and <b>`step`</b>, not `"
+    html = display.marked(told)
+    assert html.count("<b style=") == 2 and ">draw</b>" in html and ">step</b>" in html
+    assert "&lt;b&gt;" in html and html.endswith("not `")
+    box = Report("0x07-x", "unsolved", 0, 1, [told], 0).html()
+    assert html in box
+
+
 def test_the_box_escapes_what_the_reader_returned():
     html = grade(make(), lambda n: "<b>&", 0).html()
     assert "&lt;b&gt;&amp;" in html and "<b>&" not in html
@@ -318,10 +327,21 @@ BOOK = "".join(ASK % name + SOLVE % name for name in NAMES)
         (BOOK.replace('"0x07-one", f)\n', "name, f)\n"), "id out as a string"),
         (BOOK.replace("0x07-one", "0x07-four"), "'0x07-four' is in no module"),
         ("# Nothing\n", "fewer than 3 exercises"),
+        (
+            BOOK.replace("exercises.check", "def f(a, b): ...\n\n\nexercises.check", 1),
+            "the stub is f(a, b), its question says f(numbers)",
+        ),
+        (
+            BOOK.replace(
+                "exercises.check", "def f(numbers): ...\n\nexercises.check", 1
+            ),
+            None,
+        ),
     ],
 )
 def test_planted_faults_in_a_notebook_are_named(tmp_path, monkeypatch, text, told):
-    table = {f"0x07-{name}": make(id=f"0x07-{name}") for name in NAMES}
+    asks = "f(numbers): the largest of them."
+    table = {f"0x07-{n}": make(id=f"0x07-{n}", question=asks) for n in NAMES}
     monkeypatch.setattr(exercises, "of_notebook", lambda number: table)
     (tmp_path / "0x07_candidate_trees.md").write_text(text, encoding="utf-8")
     found = exercises.notebook_faults(tmp_path)

@@ -17,6 +17,7 @@ from specbook import plotting
 from specbook.errors import SpecbookError, TreeError
 from specbook.ledger import COST_TERMS, RoundLedger
 from specbook.plotting import PlotError
+from specbook.plotting import trees as trees_module
 from specbook.proposal import PREFIX_FRONTIER
 from specbook.tree import CandidateTree
 
@@ -342,7 +343,7 @@ def test_a_drawn_tree_says_everything_in_words():
         assert str(row) in told
     assert told.count("B") == 2
     assert "prefix\n4 tokens" in told
-    assert "committed: A B C (rows 0, 2, 5)" in told
+    assert "committed rows 0, 2, 5: A B C" in told
     assert {"rest", "prompt_lookup", "rest + prompt_lookup", "refused"} <= set(told)
     assert "$7$ rows" in told
     plotting.figure(fig, alt="a", caption="b")  # no small text, not too wide
@@ -359,6 +360,42 @@ def test_sources_differ_by_marker_and_dash():
     legend = plotting.draw_tree(tree, NAMES).axes[0].get_legend()
     looks = [(h.get_marker(), h.get_linestyle()) for h in legend.legend_handles]
     assert len({marker for marker, _ in looks}) == len(looks) == 6
+
+
+def test_a_note_stands_behind_its_label_and_not_in_the_legend():
+    notes = [f" x{n}" for n in range(7)]
+    told = texts(plotting.draw_tree(a_tree(), NAMES, (0, 2, 5), notes=notes))
+    assert "A·x0" in told and "committed rows 0, 2, 5: A B C" in told
+    with pytest.raises(TreeError, match="2 labels for 7 rows"):
+        plotting.draw_tree(a_tree(), NAMES, notes=["a", "b"])
+
+
+def test_a_label_stands_clear_of_every_marker():
+    sources = list("abcdefgh")
+    tree = CandidateTree.from_paths(
+        [(token,) for token in range(8)], 1, sources=sources
+    )
+    (ax,) = plotting.draw_tree(tree, list("ABCDEFGH")).axes
+    below = {t.get_text(): t.xyann[1] for t in ax.texts if t.get_text() in "ABCDEFGH"}
+    for letter, (area, _, reach) in zip(
+        "ABCDEFGH", trees_module.NODES.values(), strict=True
+    ):
+        assert reach >= area**0.5 / 2 - 0.4
+        assert below[letter] <= -reach - 7, "half a line of nine points, and air"
+
+
+def edge_corners(ax):
+    return {len(line.get_xdata()) for line in ax.lines if len(line.get_xdata()) > 1}
+
+
+def test_a_wide_fan_gets_corners_so_that_its_edges_stay_apart():
+    few = [(0, token) for token in range(3)]
+    many = [(0, token) for token in range(6)]
+    plain, fan = (
+        plotting.draw_tree(CandidateTree.from_paths(paths, 1)).axes[0]
+        for paths in (few, many)
+    )
+    assert edge_corners(plain) == {2} and edge_corners(fan) == {4}
 
 
 def test_a_shape_without_sources_has_no_legend_for_them():
@@ -479,12 +516,22 @@ def test_ledgers_are_drawn_in_milliseconds_per_token_and_per_round():
     token, each = fig.axes
     assert token.get_xlabel() == "ms per committed token"
     assert each.get_xlabel() == "ms per round"
-    assert bars(each) == [1, 2, 3, 40, 4, 5] * 2
-    assert bars(token) == [1, 2, 3, 40, 4, 5, 0.5, 1, 1.5, 20, 2, 2.5]
+    # The last of each row is what was too thin to stand alone.
+    assert bars(each) == [2, 3, 40, 4, 5, 1] * 2
+    assert bars(token) == [2, 3, 40, 4, 5, 1, 1.5, 20, 2, 2.5, 1.5]
     told = texts(fig)
-    assert {"plain", "lookup", "55", "27.5"} <= set(told)
+    assert {"plain", "lookup", "55.0", "27.5", "thin ones, together"} <= set(told)
     assert {"proposal", "target verify", "temporary state"} <= set(told)
     plotting.figure(fig, alt="a", caption="b")
+
+
+def test_terms_that_would_be_lines_stand_together_and_the_sum_stays():
+    fig = plotting.ledger_bars([RoundLedger(0.0, 0.0001, 0.0002, 0.09, 0.0, 0.0097, 1)])
+    for ax in fig.axes:
+        assert bars(ax) == [90, 9.7, 0.3] and "100" in [t.get_text() for t in ax.texts]
+    assert "thin ones, together" in texts(fig)
+    plain = plotting.ledger_bars([RoundLedger(1, 1, 1, 1, 1, 1, 1)])
+    assert "thin ones, together" not in texts(plain)
 
 
 def test_one_run_needs_no_name():

@@ -208,6 +208,7 @@ def test_mathml_takes_over_and_fails_loudly():
         ('<div class="c" role="doc-biblioentry">', '<div class="c">'),
         ('<th class="head"><p></p></th>', "<td></td>"),
         ("<b>specbook.a.b</b>", "<b>specbook.<wbr>a.<wbr>b</b>"),
+        ("<pre>\n<b>specbook.a</b></pre>", "<pre>\n<b>specbook.a</b></pre>"),
         ("<summary>Words</summary>", "<summary>Words</summary>"),
     ],
 )
@@ -229,12 +230,98 @@ def test_tidy(before, after):
             ["Use it:", "", "    x = 1", "", "Then more."],
             ["Use it:", "", "::", "", "    x = 1", "", "Then more.", ""],
         ),
+        (
+            ["It is:", "", "    sum over y of f(y) = p"],
+            [
+                "It is:",
+                "",
+                ".. code-block:: text",
+                "",
+                "    sum over y of f(y) = p",
+                "",
+            ],
+        ),
+        (
+            ["It is::", "", "    1 < x < y z"],
+            ["It is:", "", ".. code-block:: text", "", "    1 < x < y z", ""],
+        ),
         (["All are `Error`s."], ["All are `Error`\\ s.", ""]),
         (["Two ``plain`` names."], ["Two ``plain`` names.", ""]),
     ],
 )
 def test_docstrings_are_read_as_their_author_meant(before, after):
     assert load_extension("house").readable(before) == after
+
+
+def signature_of(value: str):
+    from sphinx import addnodes
+
+    note = addnodes.desc_annotation("", f" = {value}")
+    return addnodes.desc_signature("", "", addnodes.desc_name("", "N"), note)
+
+
+def test_only_short_literals_are_shown_as_values():
+    from docutils.utils import new_document
+
+    house = load_extension("house")
+    values = ["1e-06", "<function select at 0x1>", "(" + "1, " * 40 + ")"]
+    tree = new_document("page")
+    tree += [signature_of(value) for value in values]
+    house.drop_long_values(None, tree)
+    assert [part.astext() for part in tree] == ["N = 1e-06", "N", "N"]
+
+
+def test_a_default_that_is_no_python_is_left_out_of_a_signature():
+    tidied = load_extension("house").parseable
+    for shown, meant in (
+        ("(a: int = <factory>, b: str = 'x')", "(a: int = ..., b: str = 'x')"),
+        ("(a=<Kind.ONE: 'one'>)", "(a=...)"),
+        ("(a: bool = 1 < 2)", "(a: bool = 1 < 2)"),
+    ):
+        assert tidied(None, "", "", None, None, shown, "int") == (meant, "int")
+    assert tidied(None, "", "", None, None, None, None) is None
+
+
+# ---- bibliography ----------------------------------------------------------------
+
+
+def test_an_entry_is_labelled_as_the_text_cites_it():
+    from pybtex.database import Entry, Person
+
+    def entry(*names: str):
+        return Entry("misc", {"year": "2023"}, {"author": [Person(n) for n in names]})
+
+    labels = load_extension("references").labels
+    assert list(labels([entry("Doe, A."), entry("Doe, A.", "Roe, B.")])) == [
+        "Doe, 2023",
+        "Doe and Roe, 2023",
+    ]
+    three = entry("Doe, A.", "Roe, B.", "Poe, C.")
+    assert list(labels([three, three])) == ["Doe et al., 2023a", "Doe et al., 2023b"]
+    bare = Entry("misc", {})
+    bare.key = "some-code"
+    assert list(labels([bare])) == ["some-code"]
+
+
+# ---- API pages -------------------------------------------------------------------
+
+
+def test_a_package_page_leads_to_what_is_in_it():
+    names = list(pages.modules())
+    lines = "\n".join(pages.contents("specbook.drafts.rest", names))
+    assert (
+        "[specbook.drafts.rest.datastore](specbook.drafts.rest.datastore.md)" in lines
+    )
+    assert "[`Datastore`](specbook.drafts.rest.datastore.md)" in lines
+    assert pages.contents("specbook.tree", names) == []
+
+
+def test_the_list_of_training_modules_is_complete():
+    text = importlib.import_module("specbook.training").__doc__
+    inside = [n for n in pages.modules() if n.rpartition(".")[0] == "specbook.training"]
+    assert len(inside) > 10
+    named = set(re.findall(r"`(\w+)`", text))
+    assert named == {name.rpartition(".")[2] for name in inside}
 
 
 # ---- texts -----------------------------------------------------------------------
@@ -276,6 +363,48 @@ def test_every_name_of_the_glossary_exists():
 def test_a_name_that_does_not_exist_is_found(name):
     with pytest.raises(AttributeError):
         resolve(name)
+
+
+def rows_of(text: str, heading: str) -> dict[str, list[str]]:
+    """The table below a heading as {first cell without backquotes: other cells}."""
+    part = re.split(r"^## ", text, flags=re.MULTILINE)
+    (part,) = [p for p in part if p.startswith(heading)]
+    lines = re.findall(r"^\| `(\w+)` \|(.*)\|$", part, re.MULTILINE)
+    return {name: [c.strip() for c in rest.split("|")] for name, rest in lines}
+
+
+def test_the_page_of_choices_lists_what_is_registered():
+    from specbook import registry, verifiers
+
+    text = (DOCS / "choosing.md").read_text(encoding="utf-8")
+    assert set(rows_of(text, "Draft sources")) == {"none", *registry.DRAFTS}
+    told = rows_of(text, "Verifiers")
+    assert list(told) and set(told) == set(registry.VERIFIERS)
+    words = {True: "yes", False: "no"}
+    for name, (reads_q, exact, use) in told.items():
+        contract = verifiers.get(name).contract
+        assert (reads_q, exact) == (words[contract.reads_q], words[contract.exact]), (
+            name
+        )
+        assert use
+    assert rows_of("## A\n| `x` | 1 | 2 |\n## B\n| `y` | 3 |", "A") == {"x": ["1", "2"]}
+
+
+def titles_told(text: str) -> dict[str, str]:
+    """{notebook: title} that a page gives, in a table of links or on cards."""
+    links = re.findall(r"\[([^\]]+)\]\(notebooks/(\w+)\.md\)", text)
+    cards = re.findall(r"\{grid-item-card\} (.+)\n:link: notebooks/(\w+)\n", text)
+    return {name: title for title, name in links + cards}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_a_chapter_has_one_title_everywhere(page):
+    told = titles_told((ROOT / page).read_text(encoding="utf-8"))
+    have = {}
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        have[path.stem] = pages.title_of(path)
+    assert told.items() >= have.items()
+    assert titles_told("[0x02 A](notebooks/0x02_a.md)") == {"0x02_a": "0x02 A"}
 
 
 def strings_of(folder: Path) -> str:

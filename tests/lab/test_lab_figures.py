@@ -77,3 +77,35 @@ def test_copied_text_marks_copies_and_never_splits_a_character():
     html = shown._repr_html_()
     assert "&lt;" in html and "one &amp; two" in html and "underline" not in html
     assert html.count("border-bottom") == 2
+
+
+def test_single_measurements_that_would_overlap_stand_over_each_other():
+    spans = {"edit": (4.0, 1.0, 9.0), "chat": (1.1, 1.0, 1.2)}
+    points = {"chat": [1.02, 1.03, 1.04, 5.0], "edit": [2.0, 4.0]}
+    (ax,) = plotting.ranges(spans, "x", points=points).axes
+    heights = {}
+    for line in ax.lines:
+        if line.get_marker() == "d":
+            for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True):
+                heights[x] = y
+    assert heights[2.0] == heights[4.0]
+    assert len({heights[x] for x in points["chat"][:3]}) == 3
+    assert heights[5.0] == heights[1.02], "there is room beside the lowest"
+    highest = min(heights[x] for x in points["chat"])
+    assert highest > 0.5, "and below the number of the row before"
+
+
+def test_names_of_curves_stay_at_their_ends_where_there_is_room():
+    lines = {"a": [1, 5], "b": [1, 3], "c": [1, 1.01], "d": [1, 1.0]}
+    (ax,) = plotting.curves([1, 2], lines, "x", "y").axes
+    places = {text.get_text(): text.xy[1] for text in ax.texts}
+    assert places["a"] == 5 and places["b"] == 3
+    assert places["c"] > 1.01 > 1.0 > places["d"], "each moves by half, not one by all"
+
+
+def test_an_interval_narrower_than_its_marker_can_be_seen():
+    (ax,) = plotting.grouped_ranges({"g": {"s": (1.0, 0.999, 1.001)}}, "x").axes
+    ends = next(line for line in ax.lines if len(line.get_xdata()) == 2)
+    dot = next(line for line in ax.lines if line.get_label() == "s")
+    assert ends.get_marker() == "|" and ends.get_markersize() > dot.get_markersize() + 3
+    assert ends.get_zorder() > dot.get_zorder()

@@ -1,4 +1,4 @@
-"""Staged drafting: one source drafts for the draft model (reference 10).
+"""Staged drafting: one source drafts for the draft model.
 
 The draft model is a small target, so it can be sped up like one. A helper (a lookup,
 say) guesses what the draft model is going to draft; the draft model computes the guess
@@ -6,8 +6,8 @@ together with the first forward of its round and then drafts as ever, each token
 from its own law. Where its draw is the helper's token the row is there already, and a
 forward is saved; where it is not, the draw stands and the rest of the guess is of no
 more use. That is target-sample membership (section 0x04B) with the draft model as the
-target. So the proposal and its q are distributed exactly as the plain draft model's,
-and the helper, whose q nobody reads, only saves draft forwards.
+target (Spector and Re 2023). So the proposal and its q are distributed exactly as the
+plain draft model's, and the helper, whose q nobody reads, only saves draft forwards.
 
 Contract: the draft model's own.
 """
