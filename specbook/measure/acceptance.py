@@ -26,9 +26,6 @@ from .report import Report, Table
 if TYPE_CHECKING:
     from ..plotting import FramedFigure
 
-MOST_ROWS = 160
-"""A calibration tree takes no more: what it costs does not matter, its memory does."""
-
 WORLDS = 1000
 """How often prompts are drawn again for an interval."""
 
@@ -163,28 +160,26 @@ class AcceptanceProfile(Report):
 
 
 def calibration_shape(width: int, depth: int) -> CandidateTree:
-    """A shape that shows `width` slots at every depth down to `depth` without the cost
-    of a full tree: the first two children of a node have `width` children of their
-    own, the others have one, so that the path seldom ends where nothing is offered.
+    """A shape that shows `width` slots at every depth down to `depth`, without the rows
+    of a full tree.
 
-    Slots are counted over trials, so nodes with fewer children do no harm. At most
-    `MOST_ROWS` rows; levels that would exceed them stay chains.
+    The root and the path of first children have `width` children at every node, all
+    other nodes have one, so that a path that turns aside goes on. Slots are counted
+    over trials, which is why families of different sizes do no harm; the later slots
+    are seen on the path of first children only.
     """
     checks.integer(width, "width", least=1)
     checks.integer(depth, "depth", least=1)
     parents: list[int] = []
     ranks: list[int] = []
-    level = [(-1, 0)]
+    spine = -1
+    others: list[int] = []
     for _ in range(depth):
-        below = []
-        for row, rank in level:
-            spare = MOST_ROWS - len(parents)
-            children = min(width if rank < 2 else 1, max(spare, 0))
-            for child in range(children):
-                parents.append(row)
-                ranks.append(child)
-                below.append((len(parents) - 1, child))
-        level = below
+        below = [(spine, rank) for rank in range(width)] + [(row, 0) for row in others]
+        start = len(parents)
+        parents += [row for row, _ in below]
+        ranks += [rank for _, rank in below]
+        spine, others = start, list(range(start + 1, start + len(below)))
     return shape_of(parents, ranks)
 
 

@@ -129,7 +129,10 @@ class DraftModel:
                 f"hub children come in pairs, not in {sorted(self.plan.counts)}"
             )
         self.stop_below = checks.float64(stop_below, "stop_below", least=0, most=1)
-        self.contract = _contract(self.is_chain, children)
+        # A planned chain keeps the contract of its kind: the plan came from a
+        # measurement with a rule, and another plan must not need another rule.
+        chain = self.is_chain and shape is None
+        self.contract = _contract(chain, children)
         self.model = _loaded(model)
         self._matched: set[Any] = set()
 

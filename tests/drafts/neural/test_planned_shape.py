@@ -59,6 +59,26 @@ def as_shape(proposal: Any) -> CandidateTree:
     return shape_of([node.parent for node in proposal.nodes], ranks)
 
 
+def check_output(source: DraftModel, rule: str) -> None:
+    """Four tokens through the engine have the plain law."""
+    model = TableTarget(TARGET, vocab_size=2)
+
+    def program(chance: Any) -> tuple[int, ...]:
+        made = generate(
+            model,
+            [0],
+            source,
+            rule,
+            max_new_tokens=4,
+            temperature=1,
+            chance=chance,
+            clock=lambda: 0.0,
+        )
+        return tuple(made.tokens)
+
+    assert law(program) == plain_law(TARGET, (0,), 4)
+
+
 @settings(max_examples=60, deadline=None)
 @given(shapes(), st.sampled_from(["without_replacement", "top_k"]))
 def test_what_is_drafted_has_the_shape(shape: CandidateTree, kind: str) -> None:
@@ -76,8 +96,12 @@ def test_widths_are_a_shape() -> None:
             for options in ({"widths": widths}, {"shape": cartesian(widths)})
         ]
         assert made[0] == made[1]
-    source = DraftModel(TableTarget(FOUR, vocab_size=4), shape=chain(3))
-    assert source.is_chain and source.contract.topology == "sequence"
+
+
+def test_a_planned_chain_meets_the_rule_that_it_was_planned_with() -> None:
+    source = DraftModel(TableTarget(DRAFT, vocab_size=2), shape=chain(2))
+    assert source.is_chain and source.contract.topology == "tree"
+    check_output(source, "sequoia")
 
 
 def test_a_budget_cuts_from_the_end() -> None:
@@ -108,23 +132,8 @@ def test_laws_follow_the_published_path(kind: str) -> None:
 )
 def test_the_output_has_the_plain_law(kind: str, rule: str) -> None:
     shape = shape_of([-1, -1, 0], [0, 1, 0])
-    model = TableTarget(TARGET, vocab_size=2)
-    source = DraftModel(TableTarget(DRAFT, vocab_size=2), shape=shape, children=kind)
-
-    def program(chance: Any) -> tuple[int, ...]:
-        made = generate(
-            model,
-            [0],
-            source,
-            rule,
-            max_new_tokens=4,
-            temperature=1,
-            chance=chance,
-            clock=lambda: 0.0,
-        )
-        return tuple(made.tokens)
-
-    assert law(program) == plain_law(TARGET, (0,), 4)
+    drawn = TableTarget(DRAFT, vocab_size=2)
+    check_output(DraftModel(drawn, shape=shape, children=kind), rule)
 
 
 def test_leaves_of_the_plan_cost_no_row() -> None:

@@ -1,0 +1,148 @@
+"""From two profiles to a tree artifact: what belongs together, and what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specbook.drafts.neural.draft_model import DraftModel
+from specbook.engine import generate
+from specbook.errors import SpecbookError
+from specbook.measure.acceptance import (
+    AcceptanceProfile,
+    PromptCounts,
+    calibration_shape,
+    measure_acceptance,
+)
+from specbook.measure.choose_tree import choose_tree
+from specbook.measure.verify_report import Cell, VerifyProfile
+from specbook.models import TableTarget
+from specbook.topologies.artifact import TreeArtifact
+from specbook.topologies.progress import expected_progress
+from tests.core.helpers.laws import table_of
+
+ABOUT = {"target": "sha256:1", "dtype": "float32"}
+MACHINE = {"line": "m", "processor": "p", "threads": 2, "date": "2026-11-30"}
+
+
+def times(**changes: Any) -> VerifyProfile:
+    cells = tuple(
+        Cell("runtime", 1, 64, "sequoia", n, 0, (t, 1.1 * t, 0.9 * t), 0.0, 0.0, 0, 0)
+        for n, t in ((1, 0.02), (2, 0.0202), (4, 0.021), (8, 0.024), (16, 0.05))
+    )
+    settings = {**ABOUT, "runtime": "torch", "prefixes": [64], "shapes": ["sequoia"]}
+    return VerifyProfile({**settings, **changes}, MACHINE, cells)
+
+
+def counts(**changes: Any) -> AcceptanceProfile:
+    settings = {
+        **ABOUT,
+        "tokenizer": "sha256:2",
+        "source": "draft_model sha256:3",
+        "verifier": "sequoia",
+        "temperature": 0.7,
+    }
+    prompts = tuple(
+        PromptCounts(
+            workload, f"{workload}-{i}", 60, 30, ((30, 12), (18, 8)), ((18, 4), (9, 2))
+        )
+        for workload in ("code", "chat")
+        for i in range(3)
+    )
+    return AcceptanceProfile({**settings, **changes}, MACHINE, prompts)
+
+
+def test_a_tree_with_all_that_it_rests_on(tmp_path: Path) -> None:
+    steps = {1: [0.001, 0.001], 4: [0.002]}
+    found = choose_tree(times(), counts(), steps, worlds=50)
+    best, kept = found.decision.choice.best, found.artifact
+    assert kept.tree() == best.tree
+    again = expected_progress(best.tree, list(kept.acceptance))
+    assert again == pytest.approx(best.progress, rel=1e-12)
+    assert kept.target_checkpoint == "sha256:1" and kept.temperatures == (0.7, 0.7)
+    assert "code-0" in kept.calibration_data and kept.hardware == "p"
+    curve = dict(kept.verify_curve)
+    assert curve[8] == pytest.approx(1.2)
+    paid = curve[best.nodes] + best.depth * kept.draft_step
+    assert paid == pytest.approx(best.steps)
+    path = kept.save(tmp_path / "tree.json")
+    assert TreeArtifact.load(path) == kept
+    told = " ".join(found.lines())
+    assert f"{best.nodes} rows" in told and "resampled worlds" in told
+
+
+def test_one_workload_and_pooled_depths() -> None:
+    one = choose_tree(times(), counts(), {}, workload="chat", worlds=5)
+    assert "chat-0" in one.artifact.calibration_data
+    assert "code-0" not in one.artifact.calibration_data
+    deep = choose_tree(times(), counts(), {}, pooled=True, worlds=5)
+    assert len(deep.artifact.acceptance) == 1
+    assert one.decision.choice.best.depth <= 2 < deep.decision.choice.best.depth
+
+
+def test_profiles_that_do_not_belong_together_are_refused() -> None:
+    for changes in ({"target": "sha256:9"}, {"dtype": "bfloat16"}):
+        with pytest.raises(SpecbookError, match=next(iter(changes))):
+            choose_tree(times(**changes), counts(), {})
+    for arguments in ((counts(), counts()), (times(), times()), (None, counts())):
+        with pytest.raises(SpecbookError, match="profile is needed"):
+            choose_tree(*arguments, {})  # type: ignore[arg-type]
+    with pytest.raises(SpecbookError, match="poetry"):
+        choose_tree(times(), counts(), {}, workload="poetry")
+    with pytest.raises(SpecbookError, match="prefix 9"):
+        choose_tree(times(), counts(), {}, prefix=9)
+
+
+def test_the_calibration_shape_shows_every_slot_at_every_depth() -> None:
+    shape = calibration_shape(5, 4)
+    spine = [0]
+    while shape.children(spine[-1]):
+        spine.append(shape.children(spine[-1])[0])
+    assert len(spine) == 4
+    for row in (-1, *spine[:-1]):
+        assert [shape.token_ids[c] for c in shape.children(row)] == [0, 1, 2, 3, 4]
+    others = set(range(len(shape))) - set(spine)
+    deepest = shape.max_depth
+    for row in others:
+        assert len(shape.children(row)) == (shape.depths[row] < deepest)
+    assert len(calibration_shape(1, 3)) == 3
+    for bad in ((0, 1), (1, 0), (True, 1)):
+        with pytest.raises(SpecbookError):
+            calibration_shape(*bad)
+
+
+def test_predicted_and_measured_progress_agree() -> None:
+    """The whole way on a table: calibrate, choose a tree, decode with it. The tables'
+    laws hardly depend on the depth, so that the prediction has to be right: within 10 %
+    of tokens a round, over 1,200 tokens."""
+    target = TableTarget(table_of([[4, 1, 1], [1, 3, 1]], salt=1), vocab_size=3)
+    draft = TableTarget(table_of([[3, 2, 1], [2, 3, 1]], salt=1), vocab_size=3)
+    source = DraftModel(draft, shape=calibration_shape(3, 3))
+    measured = measure_acceptance(
+        target,
+        source,
+        "sequoia",
+        {"w": [(str(i), [i % 3]) for i in range(8)]},
+        depths=3,
+        slots=3,
+        max_new_tokens=100,
+        temperature=1.0,
+        machine=MACHINE,
+    )
+    about = {name: measured.settings[name] for name in ABOUT}
+    prices = replace(times(), settings={**times().settings, **about})
+    best = choose_tree(prices, measured, {}, worlds=5).decision.choice.best
+    decoded = generate(
+        target,
+        [0],
+        DraftModel(draft, shape=best.tree),
+        "sequoia",
+        max_new_tokens=1200,
+        temperature=1.0,
+        seed=9,
+    )
+    assert decoded.tokens_per_round == pytest.approx(best.progress, rel=0.1)
+    assert decoded.tokens_per_round != pytest.approx(best.progress - 0.4, rel=0.1)
