@@ -18,12 +18,14 @@ from scipy import stats
 from specbook import controls, paths, prompts
 from specbook.contract import Selection, Verifier
 from specbook.drafts.neural.draft_model import DraftModel
+from specbook.drafts.neural.mixture import Mixture
+from specbook.drafts.prompt_lookup import PromptLookup
 from specbook.engine import generate
 from specbook.models import TableTarget, load_target
 from specbook.policy import SamplingPolicy
 from specbook.proposal import PREFIX_FRONTIER
 from specbook.tree import CandidateTree
-from specbook.verifiers import get
+from specbook.verifiers import apart, get
 from specbook.verifiers.coupling import residual
 from specbook.verifiers.walk import walk
 from tests.real.test_real_target import (
@@ -66,6 +68,25 @@ def test_greedy_output_equals_plain_greedy(target: Any, drafters: Any) -> None:
         accepted += sum(item.accepted for item in made.rounds)
     # Equality without any accepted candidate would show nothing.
     assert accepted > 10
+
+
+def test_a_draft_model_and_a_lookup_meet_by_all_three_ways_out(
+    target: Any, drafters: Any
+) -> None:
+    """A mixture, a rule that reads no q, subgraphs apart (section 0x02A): the lookup's
+    candidates and the draft model's, and the tokens of plain greedy decoding."""
+    ids = encode(target, prompts.load("edit_code", "development")[0])
+    options = {"max_new_tokens": 24, "eos_token_id": target.eos_token_id}
+    plain = generate(target, ids, None, **options)
+    draft, lookup = DraftModel(drafters[1], widths=(1, 1)), PromptLookup()
+    for source, rule in (
+        (Mixture(draft, lookup), "single"),
+        ([draft, lookup], "membership"),
+        ([draft, lookup], apart.VERIFIER),
+    ):
+        made = generate(target, ids, source, rule, **options)
+        check_same_output(target, ids, plain.tokens, made.tokens)
+        assert sum(item.accepted for item in made.rounds) > 5
 
 
 def plain_law(model: Any, prefix: Any) -> np.ndarray:
