@@ -66,8 +66,10 @@ lock: setup
 
 # As root, which is what containers are, JupyterLab has to be told that it may.
 LAB_FLAGS ?= $(if $(filter 0,$(shell id -u)),--allow-root)
+# One file a chapter is listed, the one that runs; authors edit its .md elsewhere.
+LAB_HIDES := $(foreach glob,*.md *.toml __pycache__,--ContentsManager.hide_globs='$(glob)')
 lab: setup
-	@$(PY) -m jupyter lab --notebook-dir=notebooks $(LAB_FLAGS)
+	@$(PY) -m jupyter lab --notebook-dir=notebooks $(LAB_HIDES) $(LAB_FLAGS)
 
 clean:
 	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache

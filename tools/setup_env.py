@@ -75,7 +75,9 @@ def create(venv: Path) -> None:
 
 def pip_install(venv: Path, *words: str) -> None:
     """Run pip; SystemExit when it fails."""
-    command = [str(interpreter(venv)), "-m", "pip", "install", "--quiet"]
+    # Twice: pip's warnings, one for each package on some machines, would drown the
+    # progress. Its errors are still shown.
+    command = [str(interpreter(venv)), "-m", "pip", "install", "--quiet", "--quiet"]
     command += ["--disable-pip-version-check", *words]
     if subprocess.run(command, cwd=ROOT, check=False).returncode:
         raise SystemExit("the installation failed: see pip's message above")
