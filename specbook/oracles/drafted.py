@@ -110,20 +110,27 @@ def ask(p: Any, q: Any, k: Any, sampling: Any) -> Position:
     return Position(p, tuple(rows), k, str(sampling))
 
 
-def check_reach(asked: Position) -> None:
-    """Raises `SpecbookError` for more than `MAX_VECTORS` vectors of drafts."""
+def count_of_vectors(asked: Position) -> int:
+    """How many ordered vectors of drafts can come, at most; for draws that are
+    independent or without replacement, exactly."""
     supports = [int(np.count_nonzero(row)) for row in asked.rows]
     first, others = supports[0], len(asked.p) - supports[0]
     drawn = min(asked.k, first)
     more = min(asked.k - drawn, others)  # from the uniform fallback
-    count = {
+    counts = {
         "iid": first**asked.k,
         "independent": math.prod(supports),
         "without_replacement": math.perm(first, drawn) * math.perm(others, more),
         "top_k": 1,
         "greedy_draft": first,
         "hub": 2 * first,
-    }[asked.sampling]
+    }
+    return counts[asked.sampling]
+
+
+def check_reach(asked: Position) -> None:
+    """Raises `SpecbookError` for more than `MAX_VECTORS` vectors of drafts."""
+    count = count_of_vectors(asked)
     if count > MAX_VECTORS:
         # Of a number that no page holds, its size is enough.
         told = str(count) if count < 10**15 else f"about 2^{count.bit_length()}"

@@ -15,10 +15,11 @@ from specbook.drafts import samplers
 from specbook.drafts.samplers import Draw
 from specbook.errors import ContractError, LawError, SpecbookError, TreeError
 from specbook.oracles import measure, optimal_acceptance, position_law
+from specbook.oracles.drafted import ask, count_of_vectors
 from specbook.verifiers import kseq
 from specbook.verifiers.walk import walk
 
-from .helpers import ARTICLE, questions
+from .helpers import ARTICLE, drafted, questions
 
 P, Q = ARTICLE
 
@@ -209,12 +210,26 @@ def test_what_every_rule_emits_is_p_and_never_more_than_the_optimum(
         ({"sampling": "independent", "q": [Q]}, SpecbookError, "k is 2, q has 1"),
         ({"sampling": "independent", "q": [Q, [F(1)]]}, LawError, r"q\[1\] has 1"),
         ({"sampling": "hub", "k": 3}, SpecbookError, "hub"),
+        ({"k": 12}, SpecbookError, "531441 vectors, more than 131072"),
+        ({"k": 4096}, SpecbookError, r"about 2\^6493 vectors"),
+        ({"k": 4097}, SpecbookError, "k must be at most 4096"),
     ],
 )
 def test_bad_input_is_refused_by_name(change: Any, error: Any, told: str) -> None:
     asked = {"verifier": "membership", "p": P, "q": Q, "k": 2, "sampling": "iid"}
     with pytest.raises(error, match=told):
         position_law(**{**asked, **change})
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(questions())
+def test_the_vectors_are_counted_before_they_are_walked_through(question: Any) -> None:
+    p, q, k, sampling = question
+    counted = count_of_vectors(ask(p, q, k, sampling))
+    listed = len(drafted(q, k, sampling))
+    if sampling in ("iid", "independent", "without_replacement"):
+        assert counted == listed
+    assert counted >= listed
 
 
 def test_what_is_no_rule_and_no_draft_is_refused_by_name() -> None:
