@@ -69,7 +69,7 @@ def unnamed_encodings(source: str) -> list[int]:
         if name not in TEXT_CALLS:
             continue
         owner = getattr(getattr(function, "value", None), "id", "")
-        if owner in {"webbrowser", "zipfile", "tarfile", "Image"}:
+        if owner in {"webbrowser", "zipfile", "tarfile", "Image", "os"}:
             continue
         words = {keyword.arg for keyword in node.keywords}
         plain = [a.value for a in node.args if isinstance(a, ast.Constant)]
