@@ -83,7 +83,7 @@ def bench_decode(
         progress=say,
         **_given(workloads=workload, dtypes=dtype),
     )
-    _print_report(report, out, as_json=as_json)
+    print_report(report, out, as_json=as_json)
 
 
 @bench_app.command("retrieval")
@@ -115,7 +115,7 @@ def bench_retrieval(
         progress=say,
         **_given(tokens=tokens, queries=queries),
     )
-    _print_report(report, out, as_json=as_json)
+    print_report(report, out, as_json=as_json)
 
 
 @bench_app.command("draft")
@@ -150,7 +150,7 @@ def bench_draft(
         progress=say,
         **_given(workloads=workload),
     )
-    _print_report(report, out, as_json=as_json)
+    print_report(report, out, as_json=as_json)
 
 
 @bench_app.command("verifiers")
@@ -191,7 +191,7 @@ def bench_verifiers(
         out=out,
         progress=say,
     )
-    _print_report(report, out, as_json=as_json)
+    print_report(report, out, as_json=as_json)
 
 
 @measure_app.command("record")
@@ -289,7 +289,7 @@ def _given(**options: Any) -> dict[str, Any]:
     }
 
 
-def _print_report(report: Any, out: Path | None, *, as_json: bool) -> None:
+def print_report(report: Any, out: Path | None, *, as_json: bool) -> None:
     """What was measured: how, then tables of numbers, then what follows from them."""
     if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=1))
@@ -303,10 +303,9 @@ def _print_report(report: Any, out: Path | None, *, as_json: bool) -> None:
     for title, head, rows in report.tables():
         table = Table(title=title)
         for name, side in zip(head, aligned(rows) or ["left"] * len(head), strict=True):
-            # Where a table is too wide, numbers wrap and names stay whole.
-            numbers = side == "right"
+            # Where a table is too wide, cells go on in the next line: none is cut.
             table.add_column(
-                name, justify="right" if numbers else "left", no_wrap=not numbers
+                name, justify="right" if side == "right" else "left", overflow="fold"
             )
         for row in rows:
             table.add_row(*row)

@@ -15,6 +15,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from statistics import median
@@ -108,17 +109,18 @@ def run(
     if out is not None:
         out = folder(out)
     rows: list[Row] | None = None
-    about = ""
+    told, models = "", dict[str, Any]()
     if not synthetic:
         try:
-            rows, about = _rows_of_models(
+            rows, told, models = _rows_of_models(
                 target, draft, temperature, QUICK_ROWS if quick else ROWS, seed, tell
             )
         except (FetchError, ModuleNotFoundError) as error:
             if named:
                 raise
             tell(f"synthetic rows, since no target could be loaded: {error}")
-    report = bench_verifiers(rows, about=about, progress=progress, **options)
+    report = bench_verifiers(rows, about=told, progress=progress, **options)
+    report = replace(report, settings={**models, **report.settings})
     if out is not None:
         save(report, out)
     return report
@@ -265,8 +267,9 @@ def law_rows(
 
 def _rows_of_models(
     target: Any, draft: Any, temperature: float, count: int, seed: int, tell: Progress
-) -> tuple[list[Row], str]:
-    """`count` rows of the two models, spread over the workloads, and what they are."""
+) -> tuple[list[Row], str, dict[str, Any]]:
+    """`count` rows of the two models, spread over the workloads; what they are, in
+    words; and the identities of the models."""
     from ..drafts.neural.draft_model import SHIPPED, DraftModel
     from ..models.loading import load_target
 
@@ -293,13 +296,14 @@ def _rows_of_models(
         temperature=temperature,
         seed=seed,
     )
+    about = {"target": ours.identity(), "draft": drafter.identity()}
+    names = [item["checkpoint"].partition(" sha256:")[0] for item in about.values()]
     told = (
         f"{len(rows)} positions in sampled answers to {len(encoded)} development "
-        f"prompts, temperature {temperature:g}; target "
-        f"{ours.identity()['checkpoint']}, draft model "
-        f"{drafter.identity()['checkpoint']}"
+        f"prompts, temperature {temperature:g}; target {names[0]}, draft model "
+        f"{names[1]}"
     )
-    return rows, told
+    return rows, told, about
 
 
 def _laws(rows: Any) -> list[Row]:

@@ -273,6 +273,35 @@ def test_bad_options_are_refused_before_anything_is_loaded(
         bench.run(**options)
 
 
+def test_the_models_of_the_rows_are_named_and_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from specbook.models import loading
+
+    class Model(TableTarget):
+        def __init__(self, name: str, rows: Any) -> None:
+            super().__init__(lambda prefix: rows, vocab_size=3)
+            self.name = name
+
+        def identity(self) -> dict[str, str]:
+            return {**super().identity(), "checkpoint": f"{self.name} sha256:12ab"}
+
+        def encode(self, text: str) -> list[int]:
+            return [len(text) % 3]
+
+        def encode_chat(self, messages: Any) -> list[int]:
+            return [0]
+
+    made = [Model("large", [0.5, 0.25, 0.25]), Model("small", [0.2, 0.3, 0.5])]
+    monkeypatch.setattr(loading, "load_target", lambda *given: made.pop(0))
+    found = bench.run("one", "two", quick=True)
+    told = found.options()[0]
+    assert "4 positions in sampled answers to 4 development prompts" in told
+    assert "target large, draft model small" in told and "sha256" not in told
+    assert found.settings["draft"]["checkpoint"] == "small sha256:12ab"
+    assert found.vocabulary == 3
+
+
 def test_without_a_target_the_rows_are_synthetic_and_said_to_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
