@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import __version__, checks, cli_measure, drafts, registry
+from . import __version__, checks, cli_measure, cli_trees, drafts, registry
 from .cli_common import DebugOption, TargetOption, console, guarded, say
 from .contract import negotiate
 from .display import visible
@@ -41,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+cli_trees.register(cli_measure.bench_app, cli_measure.measure_app)
 app.add_typer(cli_measure.bench_app, name="bench")
 app.add_typer(cli_measure.measure_app, name="measure")
 app.command()(guarded(cli_measure.index))

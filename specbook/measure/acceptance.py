@@ -9,19 +9,22 @@ other numbers (sections 0x0AA, 0x0AE).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import checks
+from .. import checks, prompts, verifiers
 from ..engine import Round, generate
 from ..errors import SpecbookError
+from ..policy import SamplingPolicy
 from ..topologies.observed import Observed
 from ..topologies.progress import shape_of
 from ..tree import CandidateTree
 from .report import Report, Table
+from .setup import Progress, file, machine, set_up
 
 if TYPE_CHECKING:
     from ..plotting import FramedFigure
@@ -214,7 +217,7 @@ def measure_acceptance(
     target: Any,
     source: Any,
     verifier: Any,
-    prompts: Mapping[str, Sequence[tuple[str, Sequence[int]]]],
+    asked: Mapping[str, Sequence[tuple[str, Sequence[int]]]],
     *,
     depths: int = 6,
     slots: int = 8,
@@ -222,25 +225,21 @@ def measure_acceptance(
     temperature: float = 0.0,
     seed: int = 0,
     max_nodes: int = 64,
-    machine: dict[str, Any] | None = None,
+    about_machine: dict[str, Any] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> AcceptanceProfile:
     """Decodes every prompt and counts which candidates were selected.
 
-    `prompts`: {workload: [(name, token ids), ...]}. `source`, `verifier` and the other
+    `asked`: {workload: [(name, token ids), ...]}. `source`, `verifier` and the other
     options as for `generate`; the seed of prompt i is `seed` + i. A tree that is wider
     than a planned one shows more slots. Raises what `generate` raises, and
     `SpecbookError` for no prompts.
     """
     checks.integer(seed, "seed", least=0)
-    if not isinstance(prompts, Mapping) or not any(prompts.values()):
-        raise SpecbookError(f"prompts must map workloads to prompts, got {prompts!r}")
-    if machine is None:
-        from .setup import machine as described
-
-        machine = described()
+    if not isinstance(asked, Mapping) or not any(asked.values()):
+        raise SpecbookError(f"asked must map workloads to prompts, got {asked!r}")
     found: list[PromptCounts] = []
-    for workload, entries in prompts.items():
+    for workload, entries in asked.items():
         say(str(workload))
         for name, ids in entries:
             made = generate(
@@ -278,4 +277,75 @@ def measure_acceptance(
         "depths": depths,
         "slots": slots,
     }
-    return AcceptanceProfile(settings, machine, tuple(found))
+    where = machine() if about_machine is None else about_machine
+    return AcceptanceProfile(settings, where, tuple(found))
+
+
+def run(
+    target: str | os.PathLike[str] | None = None,
+    draft: str | os.PathLike[str] | None = None,
+    *,
+    out: str | os.PathLike[str],
+    children: str = "without_replacement",
+    verifier: str = "sequoia",
+    width: int = 6,
+    depth: int = 4,
+    workloads: Sequence[str] | None = None,
+    half: str = "development",
+    prompts_per_workload: int | None = 4,
+    max_new_tokens: int = 64,
+    dtype: str = "float32",
+    temperature: float = 0.7,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> AcceptanceProfile:
+    """Measures a draft model on the frozen prompts and writes the profile to `out`.
+
+    `target`, `draft`: folders or hub ids; None are the book's own. `width`, `depth`: of
+    the calibration shape. `workloads`: None is all. `prompts_per_workload`: the first
+    so many of `half`; None is all. Raises `ValueError` for bad options, before a model
+    is loaded.
+    """
+    from ..drafts.neural.draft_model import DraftModel
+    from ..models.loading import load_target
+
+    setup = set_up(
+        workloads=prompts.WORKLOADS if workloads is None else workloads,
+        half=half,
+        prompts_per_workload=prompts_per_workload,
+        max_new_tokens=max_new_tokens,
+        dtypes=(dtype,),
+        repeats=1,
+        quick=False,
+        clock="wall",
+        out=None,
+        progress=progress,
+        target=target,
+        draft=draft,
+    )
+    shape = calibration_shape(width, depth)
+    policy = SamplingPolicy(temperature)
+    checks.integer(seed, "seed", least=0)
+    if verifiers.get(verifier).contract.greedy_only and not policy.greedy:
+        raise SpecbookError(f"verifier {verifier!r} belongs to temperature 0")
+    path = file(out)
+    source = DraftModel(draft, shape=shape, children=children)
+    ours = load_target(target, dtype=dtype)
+    encoded: dict[str, list[tuple[str, list[int]]]] = {}
+    for prompt, ids in setup.encoded(ours):
+        encoded.setdefault(prompt.workload, []).append((prompt.id, ids))
+    profile = measure_acceptance(
+        ours,
+        source,
+        verifier,
+        encoded,
+        depths=depth,
+        slots=width,
+        max_new_tokens=max_new_tokens,
+        temperature=policy.temperature,
+        seed=seed,
+        max_nodes=len(shape),
+        say=setup.tell,
+    )
+    profile.save(path)
+    return profile

@@ -141,6 +141,18 @@ def folder(out: Any) -> Path:
     return made
 
 
+def file(out: Any) -> Path:
+    """`out` as a file in a folder that exists and takes files; the file itself may be
+    there."""
+    if not isinstance(out, (str, os.PathLike)):
+        raise SpecbookError(f"out must be a file, got {out!r}")
+    made = Path(out)
+    if made.is_dir():
+        raise SpecbookError(f"out: {out} is a folder, not a file")
+    folder(made.parent)
+    return made
+
+
 def machine() -> dict[str, Any]:
     """What the numbers were measured on: processor, threads, versions, date."""
     import torch

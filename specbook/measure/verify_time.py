@@ -16,6 +16,7 @@ machine falls on all of them alike, and t(n) / t(1) is taken within a turn
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,8 @@ from ..policy import SamplingPolicy
 from ..topologies import cartesian, chain
 from ..topologies.best_first import best_first_tree
 from ..tree import CandidateTree
+from .setup import Progress, check_checkpoints, file, teller
+from .setup import machine as this_machine
 from .verify_report import Cell, VerifyProfile
 
 SLOTS = (0.0, 0.5, 0.15, 0.08, 0.05, 0.03, 0.02, 0.01)
@@ -179,9 +182,7 @@ def _begun(
 ) -> VerifyProfile:
     """The profile as far as it is measured."""
     if machine is None:
-        from .setup import machine as described
-
-        machine = described()
+        machine = this_machine()
     about = target.identity()
     settings: dict[str, Any] = {
         "target": about["checkpoint"],
@@ -414,6 +415,11 @@ def measure_draft_step(
         raise SpecbookError("rows is empty: there is nothing to measure")
     checks.integer(prefix, "prefix", least=1)
     checks.integer(turns, "turns", least=1)
+    if model.context_limit is not None and prefix + 2 > model.context_limit:
+        raise SpecbookError(
+            f"a step behind {prefix} tokens needs {prefix + 2} positions, the draft "
+            f"model has {model.context_limit}"
+        )
     policy = SamplingPolicy(temperature=temperature)
     text = [7 * i % model.vocab_size for i in range(prefix)]
     session = model.start(text)
@@ -434,3 +440,47 @@ def measure_draft_step(
             if turn:
                 spent[n].append(seconds)
     return {n: tuple(seconds) for n, seconds in spent.items()}
+
+
+def run(
+    target: str | os.PathLike[str] | None = None,
+    *,
+    out: str | os.PathLike[str],
+    full: bool = False,
+    dtype: str = "float32",
+    device: str | None = None,
+    temperature: float = 0.0,
+    progress: Progress | None = None,
+) -> VerifyProfile:
+    """Times `QUICK` or `FULL` for a target and writes the profile to `out`.
+
+    `target`: a folder or hub id; None is the book's own. `device`: where the batched
+    forward runs; naming one asks for it in the quick form, too. A file that was begun
+    under the same circumstances is continued. Raises `ValueError` for bad options,
+    before a model is loaded.
+    """
+    from ..models.checkpoint import checked_device, checked_dtype
+    from ..models.loading import load_target
+
+    check_checkpoints(target=target)
+    checks.boolean(full, "full")
+    checked_dtype(dtype)
+    tell = teller(progress)
+    grid = replace(
+        FULL if full else QUICK, temperature=SamplingPolicy(temperature).temperature
+    )
+    if device is not None:
+        checked_device(device)
+        grid = replace(grid, batches=grid.batches or (1,))
+    path = file(out)
+    if path.exists():
+        VerifyProfile.load(path)
+    batched = None
+    if grid.batches:
+        batched = load_target(
+            target, dtype=dtype, forward="transformers", device=device or "cpu"
+        )
+    ours = load_target(target, dtype=dtype)
+    profile = measure_verify_time(ours, grid, batched=batched, path=path, say=tell)
+    profile.save(path)
+    return profile

@@ -130,7 +130,7 @@ def test_predicted_and_measured_progress_agree() -> None:
         slots=3,
         max_new_tokens=100,
         temperature=1.0,
-        machine=MACHINE,
+        about_machine=MACHINE,
     )
     about = {name: measured.settings[name] for name in ABOUT}
     prices = replace(times(), settings={**times().settings, **about})

@@ -107,6 +107,21 @@ def test_the_rounds_are_those_of_the_decode(
     assert counted.tokens == len(real.tokens)
     assert counted.nodes == sum(len(r.tree) for r in real.rounds)
     assert counted.accepted == sum(r.accepted for r in real.rounds)
+    check_counts(counted, real)
+
+
+def check_counts(counted, real):
+    """A round whose candidates were all refused made some too."""
+    assert counted.made == sum(len(r.tree) > 0 for r in real.rounds)
+    assert counted.missed == sum(len(r.tree) == 0 for r in real.rounds)
+    for depth, (drafted, accepted) in enumerate(
+        zip(counted.drafted_by_depth, counted.accepted_by_depth, strict=True), start=1
+    ):
+        assert drafted == sum(r.tree.depths.count(depth) for r in real.rounds)
+        assert accepted == sum(r.accepted >= depth for r in real.rounds)
+    (sizes,) = [prompt.rounds_by_nodes for prompt in counted.prompts]
+    assert sum(sizes) == len(real.rounds)
+    assert sum(n * count for n, count in enumerate(sizes)) == counted.nodes
 
 
 def ten(prefix):
@@ -140,7 +155,9 @@ def test_trees_and_merged_sources_too(temperature):
     limits = {"max_nodes": 9, "max_depth": 4}
     again = decode_again(sources, recorded.outputs[0], recorded, **limits)
     check_same_rounds(real, again)
-    assert replay(sources, recorded, **limits).rounds == len(real.rounds)
+    counted = replay(sources, recorded, **limits)
+    assert any(len(r.tree) and not r.accepted for r in real.rounds)
+    check_counts(counted, real)
     # Planted: another budget, and another source, make other rounds.
     other = decode_again(sources, recorded.outputs[0], recorded, max_nodes=2)
     must_fail(check_same_rounds, real, other)

@@ -15,9 +15,11 @@ from specbook.errors import ArtifactError
 from specbook.measure.decode_report import DecodeReport
 from specbook.measure.draft_report import DraftReport
 from specbook.measure.report import Report
+from specbook.measure.retrieval_report import RetrievalReport
 
 SAVED = Path(__file__).parent / "saved"
-KINDS = [(DecodeReport, "decode"), (DraftReport, "draft")]
+PROMPTS = [(DecodeReport, "decode"), (DraftReport, "draft")]
+KINDS = [*PROMPTS, (RetrievalReport, "retrieval")]
 
 
 @pytest.mark.parametrize(("kind", "name"), KINDS)
@@ -29,13 +31,15 @@ def test_a_file_of_an_earlier_version_is_read_and_written_again(
     again = made.save(tmp_path / path.name)
     before, after = (json.loads(p.read_text(encoding="utf-8")) for p in (path, again))
     assert before.keys() == after.keys()
-    for key in before.keys() - {"ratios"}:
+    derived = made.derived().keys()
+    for key in before.keys() - derived:
         assert before[key] == after[key]
-    assert len(before["ratios"]) == len(after["ratios"]) > 0
+    for key in derived:
+        assert len(before[key]) == len(after[key]) > 0
     assert kind.load(again) == made
 
 
-@pytest.mark.parametrize(("kind", "name"), KINDS)
+@pytest.mark.parametrize(("kind", "name"), PROMPTS)
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
@@ -61,3 +65,13 @@ def test_a_damaged_file_is_refused_and_the_place_named(
     with pytest.raises(ArtifactError) as caught:
         kind.load(path)
     assert told in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_a_verdict_that_does_not_follow_is_named() -> None:
+    values = json.loads((SAVED / "retrieval.json").read_text(encoding="utf-8"))
+    values["aims"][2]["kept"] = True
+    with pytest.raises(ArtifactError, match=r"aims\[2\].kept is True, and by the data"):
+        RetrievalReport.from_dict(values)
+    values["measured"][0]["queries"]["one"] = 3e-6
+    with pytest.raises(ArtifactError, match="damaged retrieval report"):
+        RetrievalReport.from_dict(values)

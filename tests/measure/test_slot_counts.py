@@ -119,7 +119,7 @@ def profile() -> AcceptanceProfile:
         slots=3,
         max_new_tokens=60,
         temperature=1.0,
-        machine=MACHINE,
+        about_machine=MACHINE,
     )
 
 
@@ -158,15 +158,20 @@ def test_what_cannot_be_counted_is_refused() -> None:
     good: Any = {"w": [("a", [0])]}
     prompts: Any
     for prompts in ({}, {"w": []}, [], None):
-        with pytest.raises(SpecbookError, match="prompts"):
+        with pytest.raises(SpecbookError, match="asked"):
             measure_acceptance(
-                target, FixedPaths([0]), "greedy", prompts, machine=MACHINE
+                target, FixedPaths([0]), "greedy", prompts, about_machine=MACHINE
             )
     with pytest.raises(SpecbookError, match="no round had a candidate"):
-        measure_acceptance(target, FixedPaths(), "greedy", good, machine=MACHINE)
+        measure_acceptance(target, FixedPaths(), "greedy", good, about_machine=MACHINE)
     options: Any
     for options in ({"depths": 0}, {"slots": 0}, {"seed": -1}):
         with pytest.raises(SpecbookError, match=next(iter(options))):
             measure_acceptance(
-                target, FixedPaths([0]), "greedy", good, machine=MACHINE, **options
+                target,
+                FixedPaths([0]),
+                "greedy",
+                good,
+                about_machine=MACHINE,
+                **options,
             )

@@ -215,7 +215,14 @@ def test_a_draft_step_is_one_level(targets: Any) -> None:
     )
     assert list(found) == [1, 4]
     assert all(np.allclose(seconds, [0.001] * 2) for seconds in found.values())
-    for options in ({"rows": ()}, {"rows": (0,)}, {"prefix": 0}, {"turns": 0}):
+    limit = targets[0].context_limit
+    for options in (
+        {"rows": ()},
+        {"rows": (0,)},
+        {"prefix": 0},
+        {"turns": 0},
+        {"prefix": limit - 1},
+    ):
         with pytest.raises(SpecbookError):
             measure_draft_step(targets[0], **options)
 

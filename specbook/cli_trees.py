@@ -1,0 +1,166 @@
+"""Commands about trees: what rows cost, what is accepted, which tree to run.
+
+`specbook measure verify-time`, `specbook measure acceptance`, `specbook measure tree`
+and `specbook bench trees`; each a thin line to the function that does the work.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .cli_common import DebugOption, TargetOption, guarded, say
+from .cli_measure import (
+    ClockOption,
+    DraftOption,
+    HalfOption,
+    JsonOption,
+    LengthOption,
+    OutOption,
+    PromptsOption,
+    QuickOption,
+    WorkloadOption,
+    print_report,
+)
+
+
+def register(bench_app: typer.Typer, measure_app: typer.Typer) -> None:
+    """Adds the commands to `specbook bench` and `specbook measure`."""
+    bench_app.command("trees")(guarded(trees))
+    measure_app.command("verify-time")(guarded(verify_time))
+    measure_app.command("acceptance")(guarded(acceptance))
+    measure_app.command("tree")(guarded(tree))
+
+
+DtypeOption = Annotated[str, typer.Option(help="float32 or bfloat16.")]
+FileOption = Annotated[Path, typer.Option("--out", help="The JSON file to write.")]
+TemperatureOption = Annotated[float, typer.Option(help="Of target and draft.")]
+
+
+def verify_time(
+    out: FileOption,
+    target: TargetOption = None,
+    dtype: DtypeOption = "float32",
+    full: Annotated[
+        bool, typer.Option("--full", help="Batches, prefixes, shapes: for hours.")
+    ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where the batched forward runs: cpu or cuda."),
+    ] = None,
+    temperature: TemperatureOption = 0.0,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Time verifications by their rows. A file that was begun is continued."""
+    from .measure import verify_time as measuring
+
+    profile = measuring.run(
+        target,
+        out=out,
+        full=full,
+        dtype=dtype,
+        device=device,
+        temperature=temperature,
+        progress=say,
+    )
+    print_report(profile, out, as_json=as_json)
+
+
+def acceptance(
+    out: FileOption,
+    target: TargetOption = None,
+    draft: DraftOption = None,
+    children: Annotated[
+        str, typer.Option(help="How siblings are drawn; see the draft model.")
+    ] = "without_replacement",
+    verifier: Annotated[str, typer.Option(help="A name of the registry.")] = "sequoia",
+    width: Annotated[int, typer.Option(help="Children of a node.")] = 6,
+    depth: Annotated[int, typer.Option(help="Levels of the draft.")] = 4,
+    workload: WorkloadOption = None,
+    half: HalfOption = "development",
+    prompts_per_workload: PromptsOption = 4,
+    max_new_tokens: LengthOption = 64,
+    dtype: DtypeOption = "float32",
+    temperature: TemperatureOption = 0.7,
+    seed: int = 0,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Count which child of a draft model's tree is selected, by rank and depth."""
+    from .measure import acceptance as measuring
+
+    profile = measuring.run(
+        target,
+        draft,
+        out=out,
+        children=children,
+        verifier=verifier,
+        width=width,
+        depth=depth,
+        workloads=workload,
+        half=half,
+        prompts_per_workload=prompts_per_workload,
+        max_new_tokens=max_new_tokens,
+        dtype=dtype,
+        temperature=temperature,
+        seed=seed,
+        progress=say,
+    )
+    print_report(profile, out, as_json=as_json)
+
+
+def tree(
+    times: Annotated[Path, typer.Option(help="From measure verify-time.")],
+    counts: Annotated[Path, typer.Option(help="From measure acceptance.")],
+    draft: DraftOption = None,
+    max_depth: Annotated[int, typer.Option(help="The deepest tree.")] = 8,
+    pooled: Annotated[
+        bool, typer.Option("--pooled", help="One row of slots for all depths.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="File for the tree.")] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Choose the tree that this machine should run, and say how sure that is."""
+    from .drafts.neural.draft_model import DraftModel
+    from .measure.acceptance import AcceptanceProfile
+    from .measure.choose_tree import choose_tree
+    from .measure.verify_report import VerifyProfile
+    from .measure.verify_time import measure_draft_step
+
+    measured, counted = VerifyProfile.load(times), AcceptanceProfile.load(counts)
+    # A draft step where the target was timed: behind as many tokens.
+    prefix = measured.groups()[0][2]
+    found = choose_tree(
+        measured,
+        counted,
+        measure_draft_step(DraftModel(draft).model, prefix=prefix),
+        prefix=prefix,
+        max_depth=max_depth,
+        pooled=pooled,
+    )
+    for line in found.lines():
+        say(line)
+    if out is not None:
+        found.artifact.save(out)
+        say(f"written to {out}")
+
+
+def trees(
+    repeats: Annotated[int, typer.Option(help="Turns.")] = 5,
+    seed: int = 0,
+    clock: ClockOption = "wall",
+    quick: QuickOption = False,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Time the ways to find the best tree."""
+    from .measure import bench_trees as bench
+
+    report: Any = bench.run(
+        repeats=repeats, seed=seed, clock=clock, quick=quick, out=out, progress=say
+    )
+    print_report(report, out, as_json=as_json)

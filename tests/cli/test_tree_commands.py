@@ -1,0 +1,115 @@
+"""`specbook measure verify-time | acceptance | tree` and `specbook bench trees`."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from specbook.cli import app
+from specbook.measure import bench_trees, verify_time
+from specbook.measure.acceptance import AcceptanceProfile
+from specbook.measure.verify_report import VerifyProfile
+from specbook.topologies.artifact import TreeArtifact
+
+SMALL = verify_time.Grid(
+    nodes=(1, 2, 6), prefixes=(8,), shapes=("sequoia",), batches=(), turns=2
+)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(verify_time, "QUICK", SMALL)
+    monkeypatch.setattr(verify_time, "FULL", replace(SMALL, batches=(2,)))
+
+
+def test_from_two_measurements_to_a_tree(runner, small, tiny, tmp_path):
+    """What a reader types, on a tiny target that is its own draft model."""
+    times, counts = tmp_path / "times.json", tmp_path / "counts.json"
+    made = tmp_path / "tree.json"
+    # Of the frozen prompts those of "chat" fit into the tiny context.
+    for command in (
+        ["verify-time", "--out", times, "--target", tiny],
+        ["acceptance", "--out", counts, "--target", tiny, "--draft", tiny,
+         "--width", 3, "--depth", 2, "--workload", "chat", "--prompts", 2,
+         "--max-new-tokens", 12],
+        ["tree", "--times", times, "--counts", counts, "--draft", tiny,
+         "--max-depth", 2, "--out", made],
+    ):  # fmt: skip
+        done = runner.invoke(app, ["measure", *map(str, command)])
+        assert done.exit_code == 0, done.output + done.stderr
+    assert [cell.nodes for cell in VerifyProfile.load(times).cells] == [1, 2, 6]
+    profile = AcceptanceProfile.load(counts)
+    assert [prompt.workload for prompt in profile.prompts] == ["chat", "chat"]
+    # A drafter that is the target is never refused.
+    assert profile.observed().acceptance()[0][1] == 1
+    tree = TreeArtifact.load(made)
+    assert tree.target_checkpoint == profile.settings["target"]
+    assert "rows with the root" in done.stdout and str(made) in done.stdout
+
+
+def test_a_full_profile_has_batches_and_goes_on(runner, small, tiny, tmp_path):
+    out = tmp_path / "times.json"
+    command = ["measure", "verify-time", "--full", "--target", str(tiny)]
+    for _ in range(2):
+        done = runner.invoke(app, [*command, "--out", str(out), "--json"])
+        assert done.exit_code == 0, done.output + done.stderr
+    assert {cell.batch for cell in VerifyProfile.load(out).cells} == {1, 2}
+    assert "1 of 2" not in done.stderr
+
+
+def test_bench_trees_prints_its_table(runner, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        bench_trees,
+        "QUICK",
+        {"recurrence": (16,), "best-first": (16,), "plain loops": (16,)},
+    )
+    command = ["bench", "trees", "--quick", "--repeats", "1"]
+    done = runner.invoke(app, [*command, "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output + done.stderr
+    assert "best-first" in done.stdout
+    assert json.loads((tmp_path / "trees.json").read_text())["solved"]
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["verify-time", "--dtype", "int8"], "dtype"),
+        (["verify-time", "--device", "moon"], "device"),
+        (["verify-time", "--temperature", "-1"], "temperature"),
+        (["verify-time", "--out", __file__], "not a verification profile"),
+        (["acceptance", "--width", "0"], "width"),
+        (["acceptance", "--depth", "0"], "depth"),
+        (["acceptance", "--children", "adopted"], "children"),
+        (["acceptance", "--verifier", "judge"], "judge"),
+        (["acceptance", "--verifier", "greedy"], "temperature 0"),
+        (["acceptance", "--workload", "poems"], "workload"),
+        (["acceptance", "--half", "third"], "half"),
+        (["acceptance", "--prompts", "0"], "prompts_per_workload"),
+        (["acceptance", "--max-new-tokens", "0"], "max_new_tokens"),
+        (["acceptance", "--temperature", "nan"], "temperature"),
+        (["acceptance", "--seed", "-1"], "seed"),
+        (["acceptance", "--out", f"{__file__}/x.json"], "takes no files"),
+        (["tree", "--times", "no.json", "--counts", "no.json"], "no.json"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_bad_options_load_no_model(runner, monkeypatch, tmp_path, command, told):
+    from specbook import models
+    from specbook.models import checkpoint, loading
+
+    def never(*arguments, **keywords):
+        raise AssertionError("a model was loaded for bad input")
+
+    for module, name in (
+        (models, "load_target"),
+        (loading, "load_target"),
+        (loading, "read_model"),
+        (checkpoint, "read_model"),
+    ):
+        monkeypatch.setattr(module, name, never)
+    if "--out" not in command:
+        command = [*command, "--out", str(tmp_path / "out.json")]
+    done = runner.invoke(app, ["measure", *command])
+    assert done.exit_code == 2, done.output
+    assert told in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "out.json").exists()
