@@ -30,8 +30,7 @@ from .. import checks, corpora
 from ..drafts.automaton import BORDER
 from ..errors import SpecbookError
 from . import retrieval_growth, retrieval_systems
-from .bench_decode import CLOCKS, Progress, _folder, machine
-from .decode_report import write_whole
+from .report import save
 from .retrieval_report import Measured, RetrievalReport
 from .retrieval_systems import (
     IDS,
@@ -44,6 +43,7 @@ from .retrieval_systems import (
     most_frequent,
     scan,
 )
+from .setup import Progress, check_checkpoints, clock_of, folder, machine, teller
 
 TOKENS = 1_000_000
 QUERIES = 500
@@ -92,10 +92,8 @@ def run(
     Raises `ValueError` for bad options, before anything is built, and where there is
     no context to draw.
     """
-    if progress is not None and not callable(progress):
-        raise SpecbookError(f"progress must be a function, got {progress!r}")
-    if target is not None and not isinstance(target, (str, os.PathLike)):
-        raise SpecbookError(f"target must be a folder, got {target!r}")
+    tell = teller(progress)
+    check_checkpoints(target=target)
     if checks.boolean(quick, "quick"):
         tokens, queries, repeats = QUICK["tokens"], QUICK["queries"], QUICK["repeats"]
     for name, value in (
@@ -107,7 +105,7 @@ def run(
     ):
         checks.integer(value, name, least=1)
     checks.integer(seed, "seed", least=0)
-    now = CLOCKS[checks.one_of(clock, "clock", tuple(CLOCKS))]
+    now = clock_of(clock)
     chosen = [
         retrieval_systems.named(checks.text(name, "a system"))
         for name in checks.entries(systems, "systems", "names")
@@ -117,8 +115,7 @@ def run(
     if (documents is None) != (held_out is None):
         raise SpecbookError("documents and held_out go together")
     if out is not None:
-        out = _folder(out)
-    tell = progress or (lambda line: None)
+        out = folder(out)
     corpus = "given"
     if documents is None or held_out is None:
         tell(f"reading about {tokens:,} tokens of source")
@@ -150,15 +147,6 @@ def run(
     if out is not None:
         save(report, out)
     return report
-
-
-def save(report: RetrievalReport, folder: str | os.PathLike[str]) -> Path:
-    """Writes `retrieval.json`, `.md` and `.png`, each whole or not at all."""
-    folder = Path(folder)
-    report.save(folder / "retrieval.json")
-    write_whole(folder / "retrieval.md", report.markdown() + "\n")
-    report.figure().save(folder / "retrieval.png")
-    return folder
 
 
 def measure(

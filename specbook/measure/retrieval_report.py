@@ -7,23 +7,19 @@ over a sum, with an interval from drawing the queries again, as in `decode_repor
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..errors import ArtifactError, SpecbookError
-from .decode_report import RESAMPLES, Ratio, write_whole
+from ..errors import SpecbookError
+from .report import Ratio, Report, Table, resampled
 from .retrieval_growth import Grown
 
 if TYPE_CHECKING:
     from ..plotting import FramedFigure
-
-FORMAT = 1
 
 OURS, PEER = "suffix array", "Arctic suffix tree"
 GROUPS = ("specbook", "ArcticInference", "no index")
@@ -52,10 +48,13 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class RetrievalReport:
+class RetrievalReport(Report):
     """Everything that one benchmark run measured. `tokens`, `documents`: the size of
     the corpus. `grown`: the texts that grew, see `retrieval_growth`. `machine` and
     `settings` say what was measured where."""
+
+    KIND: ClassVar[str] = "retrieval report"
+    STEM: ClassVar[str] = "retrieval"
 
     measured: tuple[Measured, ...]
     tokens: int
@@ -122,15 +121,6 @@ class RetrievalReport:
 
     # ------------------------------------------------------------------- output
 
-    def markdown(self) -> str:
-        """The tables as Markdown, with what each index is better at."""
-        parts = [
-            f"**{title}**\n\n{_markdown(head, rows)}"
-            for title, head, rows in self.tables()
-        ]
-        parts.append("\n".join(f"- {line}" for line in self.strengths()))
-        return "\n\n".join(parts)
-
     def strengths(self) -> list[str]:
         """What each index is better at; for one that did not run, how to get it."""
         return [
@@ -138,8 +128,7 @@ class RetrievalReport:
             for m in self.measured
         ]
 
-    def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
-        """Title, head and rows of each table."""
+    def tables(self) -> list[Table]:
         size = f"{self.tokens:,} tokens in {self.documents:,} documents"
         tables = [
             (
@@ -213,70 +202,12 @@ class RetrievalReport:
 
         return _figure(self, plotting)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The report as plain values, ratios included; `from_dict` reads it back."""
-        return {
-            "format": FORMAT,
-            "machine": self.machine,
-            "settings": self.settings,
-            "tokens": self.tokens,
-            "documents": self.documents,
-            "aims": [
-                {**aim, "ratio": aim["ratio"] and asdict(aim["ratio"])}
-                for aim in self.aims()
-            ],
-            "measured": [asdict(item) for item in self.measured],
-            "grown": [asdict(item) for item in self.grown],
-        }
-
-    @classmethod
-    def from_dict(cls, values: Any) -> RetrievalReport:
-        """The report that `as_dict` gave; anything else raises `ArtifactError`."""
-        if not isinstance(values, dict) or values.get("format") != FORMAT:
-            raise ArtifactError("not a retrieval report of this version")
-        try:
-            measured = []
-            for item in values["measured"]:
-                queries = {int(n): s for n, s in item["queries"].items()}
-                build = tuple(item["build"])
-                measured.append(
-                    Measured(**{**item, "queries": queries, "build": build})
-                )
-            grown = [
-                Grown(
-                    **{
-                        **g,
-                        "seconds": tuple(g["seconds"]),
-                        "tokens": tuple(g["tokens"]),
-                    }
-                )
-                for g in values["grown"]
-            ]
-            return cls(
-                measured=tuple(measured),
-                grown=tuple(grown),
-                tokens=values["tokens"],
-                documents=values["documents"],
-                settings=values["settings"],
-                machine=values["machine"],
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ArtifactError(f"a damaged retrieval report: {error}") from error
-
-    def save(self, path: str | Path) -> Path:
-        """Writes the JSON to a temporary name, then renames it."""
-        return write_whole(
-            path, json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
-        )
-
-    @classmethod
-    def load(cls, path: str | Path) -> RetrievalReport:
-        """Reads what `save` wrote. Raises `ArtifactError` for anything else."""
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ArtifactError(f"{path} is not a retrieval report: {error}") from error
-        return cls.from_dict(values)
+    def derived(self) -> dict[str, Any]:
+        rows = [
+            {**aim, "ratio": aim["ratio"] and asdict(aim["ratio"])}
+            for aim in self.aims()
+        ]
+        return {"aims": rows}
 
 
 def _sums(one: Mapping[int, float], other: Mapping[int, float]) -> Ratio | None:
@@ -284,22 +215,12 @@ def _sums(one: Mapping[int, float], other: Mapping[int, float]) -> Ratio | None:
     both = sorted(one.keys() & other.keys())
     if not both:
         return None
-    table = np.array([[one[n], other[n]] for n in both])
-    count = len(table)
-    drawn = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
-    sums = np.vstack([table.sum(axis=0), table[drawn].sum(axis=1)])
-    values = sums[:, 0] / sums[:, 1]
-    low, high = np.quantile(values[1:], (0.025, 0.975))
-    return Ratio(float(values[0]), float(low), float(high), count)
+    table = [[one[n], other[n]] for n in both]
+    return resampled(table, lambda sums: sums[:, 0] / sums[:, 1])
 
 
 def _group(system: str) -> int:
     return 1 if system.startswith("Arctic") else 2 if system == "plain scan" else 0
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _figure(report: RetrievalReport, plotting: Any) -> FramedFigure:
@@ -361,9 +282,6 @@ def _figure(report: RetrievalReport, plotting: Any) -> FramedFigure:
         )
         axes[0].set_yticks(range(len(ran)), [item.system for item in ran])
         axes[0].invert_yaxis()
-        where = report.machine.get("line", "machine not recorded")
-        if report.settings.get("clock", "wall") != "wall":
-            where += f", {report.settings['clock']} time"
         kept = [aim["what"] for aim in report.aims() if aim["kept"]]
         missed = [aim["what"] for aim in report.aims() if aim["kept"] is False]
         conclusion = "The peer did not run"
@@ -378,5 +296,5 @@ def _figure(report: RetrievalReport, plotting: Any) -> FramedFigure:
             alt="Three panels of dots on logarithmic axes, one row an index: build "
             f"time, memory and query time. {'; '.join(told)}.",
             caption=f"{conclusion}. {report.tokens:,} tokens; medians. Measured on: "
-            f"{where}.",
+            f"{report.where()}.",
         )
