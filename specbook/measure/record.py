@@ -20,9 +20,9 @@ from ..drafts.prompt_lookup import PromptLookup
 from ..errors import ArtifactError, SpecbookError
 from ..policy import SamplingPolicy
 from . import recording
+from .recording import RecordedOutput, Recording
 from .report import write_whole
 from .setup import machine
-from .recording import RecordedOutput, Recording
 
 MAX_NEW_TOKENS = 128
 SEEDS = "one a prompt: its place in the frozen order"
