@@ -142,7 +142,7 @@ def tree(
         pooled=pooled,
     )
     for line in found.lines():
-        say(line)
+        typer.echo(line)
     if out is not None:
         found.artifact.save(out)
         say(f"written to {out}")

@@ -44,7 +44,7 @@ def test_from_two_measurements_to_a_tree(runner, small, tiny, tmp_path):
     assert profile.observed().acceptance()[0][1] == 1
     tree = TreeArtifact.load(made)
     assert tree.target_checkpoint == profile.settings["target"]
-    assert "rows with the root" in done.stdout and str(made) in done.stdout
+    assert "rows with the root" in done.stdout and str(made) in done.stderr
 
 
 def test_a_full_profile_has_batches_and_goes_on(runner, small, tiny, tmp_path):
