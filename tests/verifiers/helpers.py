@@ -239,12 +239,19 @@ def check_rounds(
     """Through the engine, `length` tokens have the law of plain sampling, exactly.
     Returns the most rounds that a run took."""
     found = generated(target, source, rule, length, vocab, prompt, **options)
+    check_outputs(found, target, length, prompt)
+    return max(map(len, found))
+
+
+def check_outputs(
+    found: dict[Any, Any], target: Table, length: int, prompt: tuple[int, ...] = (0,)
+) -> None:
+    """What `generated` found has the law of plain sampling, exactly."""
     outputs: dict[Any, Fraction] = {}
     for blocks, probability in found.items():
         tokens = tuple(token for block in blocks for token in block)
         outputs[tokens] = outputs.get(tokens, Fraction(0)) + probability
     assert outputs == plain_law(target, prompt, length)
-    return max(map(len, found))
 
 
 def expected_drafts(
