@@ -156,7 +156,8 @@ def test_trees_and_merged_sources_too(temperature):
     again = decode_again(sources, recorded.outputs[0], recorded, **limits)
     check_same_rounds(real, again)
     counted = replay(sources, recorded, **limits)
-    assert any(len(r.tree) and not r.accepted for r in real.rounds)
+    if temperature:
+        assert any(len(r.tree) and not r.accepted for r in real.rounds)
     check_counts(counted, real)
     # Planted: another budget, and another source, make other rounds.
     other = decode_again(sources, recorded.outputs[0], recorded, max_nodes=2)

@@ -93,6 +93,22 @@ def test_a_near_copy_is_found_by_its_ngrams() -> None:
         leakage.refuse([near], [ITEM])
 
 
+def test_the_window_never_moves_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look-up for each token that a run takes in, and one for each that ends it;
+    begun anew at every token, a copy would cost the square of its length."""
+    asked = []
+    count = Datastore._count
+
+    def counted(store: Datastore, tokens: Any) -> int:
+        asked.append(len(tokens))
+        return count(store, tokens)
+
+    monkeypatch.setattr(Datastore, "_count", counted)
+    item = list(range(60))
+    assert leakage.overlap([item[:40] + item[41:]], [item])[0].longest == 40
+    assert len(asked) <= 2 * len(item)
+
+
 def test_what_is_not_there_is_not_found() -> None:
     (found,) = leakage.refuse(Datastore.build([OTHER]), {"other": ITEM})
     assert found.share == 0 and found.longest == 0
