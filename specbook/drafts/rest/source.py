@@ -8,6 +8,7 @@ candidate carries the draw keeps the target's law, whatever the corpus says (sec
 from __future__ import annotations
 
 import os
+import sys
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -144,7 +145,8 @@ class RestSession:
         self._request = checks.text(request, "request")
         self._vocab_size = vocab_size
         self._manifest_hash = checks.text(manifest_hash, "manifest_hash")
-        self._tail = deque(prefix, maxlen=source.max_suffix)
+        # No prefix is longer than that, whatever length may be looked up.
+        self._tail = deque(prefix, maxlen=min(source.max_suffix, sys.maxsize))
         self._commits = 0
 
     def propose(

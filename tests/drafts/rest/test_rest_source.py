@@ -205,6 +205,19 @@ def test_a_session_keeps_only_the_suffix(store: Datastore) -> None:
     assert list(session._tail) == list(range(9_996, 10_000))
 
 
+def test_limits_beyond_all_texts_are_limits(store: Datastore) -> None:
+    """No prefix and no tree is so large, so nothing of that size may be made."""
+    beyond = 2**70
+    wide = Datastore.build([ARTICLE], context_length=beyond, continuation_length=beyond)
+    plainly = Rest(store, 5, 64).start([4, 5, 6]).propose(max_depth=9, max_nodes=64)
+    for source in (Rest(store, beyond, beyond), Rest(wide), Rest(wide, beyond, beyond)):
+        session = source.start([4, 5, 6])
+        assert session.propose(max_depth=beyond, max_nodes=beyond) == plainly
+    assert rest_propose([4, 5, 6], wide, beyond, beyond, max_depth=beyond) == (
+        rest_propose([4, 5, 6], store, 5, 64)
+    )
+
+
 def test_sessions_share_nothing(store: Datastore) -> None:
     source = Rest(store)
     one, two = source.start([4]), source.start([4])
