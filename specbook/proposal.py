@@ -7,8 +7,11 @@ ranks. They are two fields so that one can never be passed for the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain, count
+from operator import lt
 from typing import Any
 
 from . import checks
@@ -163,6 +166,64 @@ class Proposal:
             self._check_node(index, node)
         self._check_shape()
 
+    @classmethod
+    def from_columns(
+        cls,
+        token_ids: Sequence[int],
+        parents: Sequence[int],
+        depths: Sequence[int],
+        scores: Sequence[Any],
+        *,
+        source: str = "",
+        state_owner: str = "",
+        origin_request: str = "",
+        **fields: Any,
+    ) -> Proposal:
+        """The proposal whose nodes have a score and no q and share a source, from one
+        column for each field that differs: the same value as node by node, and the same
+        errors. Whole columns of plain integers are checked at once, which takes a
+        fraction of the time. `fields`: those of the proposal, without its nodes."""
+        shared: dict[str, Any] = {
+            "source": source,
+            "state_owner": state_owner,
+            "origin_request": origin_request,
+        }
+        rows = _rows(token_ids, parents, depths, scores)
+        made = cls(nodes=(), **fields)
+        if (
+            rows is None
+            or made.topology is not Topology.TREE
+            or made.probability_semantics is ProbabilitySemantics.NORMALIZED_CONDITIONAL
+        ):
+            # Whatever is unusual, or wrong, is looked at node by node.
+            columns = [
+                checks.entries(column, name, "numbers", ProposalError)
+                for name, column in (
+                    ("token_ids", token_ids),
+                    ("parents", parents),
+                    ("depths", depths),
+                    ("scores", scores),
+                )
+            ]
+            if len(set(map(len, columns))) > 1:
+                raise ProposalError(f"columns of {[*map(len, columns)]} entries")
+            nodes = [
+                ProposalNode(token, parent, depth, score=score, **shared)
+                for token, parent, depth, score in zip(*columns, strict=True)
+            ]
+            return cls(nodes=tuple(nodes), **fields)
+        # What the nodes share is checked once.
+        pattern = vars(ProposalNode(0, **shared))
+        nodes = []
+        for token, parent, depth, score in rows:
+            node = object.__new__(ProposalNode)
+            vars(node).update(
+                pattern, token_id=token, parent=parent, depth=depth, score=score
+            )
+            nodes.append(node)
+        object.__setattr__(made, "nodes", tuple(nodes))
+        return made
+
     @property
     def source_names(self) -> tuple[str, ...]:
         """The distinct sources of the nodes, in order of first appearance."""
@@ -208,3 +269,26 @@ class Proposal:
                 )
             if self.topology is Topology.SET and node.parent != PREFIX_FRONTIER:
                 raise ProposalError(f"nodes[{index}] is not a first token, in a set")
+
+
+def _rows(*columns: Any) -> Iterable[tuple[int, int, int, int]] | None:
+    """Token id, parent, depth and score of each node, of four columns that are lists of
+    plain ints and make a tree, parents before children; None of any others."""
+    if any(type(column) is not list for column in columns):
+        return None
+    token_ids, parents, depths, scores = columns
+    if not len(token_ids) == len(parents) == len(depths) == len(scores):
+        return None
+    if not token_ids:
+        return ()
+    if set(map(type, chain(*columns))) != {int}:
+        return None
+    if min(token_ids) < 0 or min(parents) < PREFIX_FRONTIER:
+        return None
+    if not all(map(lt, parents, count())):
+        return None
+    # The frontier, -1, finds the depth 0 at the end.
+    above = [*depths, 0]
+    if depths != [above[parent] + 1 for parent in parents]:
+        return None
+    return zip(*columns, strict=True)

@@ -7,8 +7,10 @@ import math
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
+from specbook import proposal as proposal_module
 from specbook.errors import ProposalError, SpecbookError
 from specbook.proposal import (
     ProbabilitySemantics,
@@ -19,7 +21,7 @@ from specbook.proposal import (
     Topology,
 )
 
-from .helpers import named
+from .helpers import must_fail, named
 from .helpers.sources import proposal_of
 
 HANDLE = ProposalStateHandle("owner", "request", 0)
@@ -222,3 +224,127 @@ def test_every_error_is_a_value_error() -> None:
 def test_a_huge_proposal_is_checked_in_one_pass() -> None:
     chain = [ProposalNode(i % 7, i - 1, i + 1) for i in range(100_000)]
     assert len(proposal(*chain, topology="sequence").nodes) == 100_000
+
+
+# ------------------------------------------------------------------------ in columns
+
+COLUMNS = ([5, 6, 7, 8], [-1, 0, -1, 1], [1, 2, 1, 3], [9, 4, 4, 1])
+
+
+def told(make: Any) -> Any:
+    """What a call makes, or how it refuses."""
+    try:
+        return make()
+    except ProposalError as problem:
+        return str(problem)
+
+
+def both_ways(columns: Any, **fields: Any) -> tuple[Any, Any]:
+    """The same proposal from columns and node by node, or the two refusals."""
+    shared = {"source": "s", "state_owner": "o", "origin_request": "r"}
+    header: dict[str, Any] = {
+        "probability_semantics": "frequency",
+        "sampling_relation": "deterministic_lookup",
+        "topology": "tree",
+        "state_handle": HANDLE,
+        "manifest_hash": "m",
+        **fields,
+    }
+
+    def node_by_node() -> Any:
+        rows = zip(*columns, strict=True)
+        nodes = [ProposalNode(t, p, d, score=s, **shared) for t, p, d, s in rows]
+        return Proposal(nodes=tuple(nodes), **header)
+
+    made = told(lambda: Proposal.from_columns(*columns, **shared, **header))
+    return made, told(node_by_node)
+
+
+def check_columns(columns: Any, **fields: Any) -> Any:
+    made, slowly = both_ways(columns, **fields)
+    assert type(made) is type(slowly) and made == slowly
+    if isinstance(made, Proposal):
+        assert [vars(node) for node in made.nodes] == [vars(n) for n in slowly.nodes]
+        assert type(made.nodes) is tuple
+    return made
+
+
+def test_columns_make_the_same_proposal() -> None:
+    assert len(check_columns(COLUMNS).nodes) == 4
+    assert check_columns([[], [], [], []]).nodes == ()
+    for semantics in ProbabilitySemantics:
+        for topology in Topology:
+            check_columns(COLUMNS, probability_semantics=semantics, topology=topology)
+            check_columns([[1], [-1], [1], [1]], topology=topology)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        check_columns(COLUMNS).nodes[0].score = 1
+
+
+@pytest.mark.parametrize("column", range(4))
+@pytest.mark.parametrize("row", range(4))
+@pytest.mark.parametrize(
+    "value", [-2, -1, 0, 1, 2, 3, 4, True, None, "1", 1.0, math.nan, Fraction(1, 2)]
+)
+def test_columns_are_refused_as_their_nodes_are(
+    column: int, row: int, value: Any
+) -> None:
+    columns = [list(values) for values in COLUMNS]
+    columns[column][row] = value
+    check_columns(columns)
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value"),
+    [(0, 1, -1), (1, 0, -2), (1, 2, 3), (2, 3, 2), (2, 0, 2), (3, 0, None)],
+)
+def test_columns_that_are_taken_unseen_are_found(
+    monkeypatch: pytest.MonkeyPatch, column: int, row: int, value: Any
+) -> None:
+    columns = [list(values) for values in COLUMNS]
+    columns[column][row] = value
+    check_columns(columns)
+    monkeypatch.setattr(
+        proposal_module, "_rows", lambda *columns: zip(*columns, strict=True)
+    )
+    must_fail(check_columns, columns)
+
+
+def test_columns_need_not_be_lists() -> None:
+    made = check_columns(COLUMNS)
+    assert check_columns([tuple(values) for values in COLUMNS]) == made
+    assert both_ways([np.array(values) for values in COLUMNS])[0] == made
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ([[1], [-1], [1], []], r"columns of \[1, 1, 1, 0\] entries"),
+        (["1", [-1], [1], [1]], "token_ids must be a sequence of numbers"),
+        ([[1], [-1], [1], {1: 2}], "scores must be a sequence of numbers"),
+    ],
+    ids=named,
+)
+def test_what_are_no_columns_is_refused(columns: Any, message: str) -> None:
+    with pytest.raises(ProposalError, match=message):
+        Proposal.from_columns(
+            *columns,
+            probability_semantics="frequency",
+            sampling_relation="deterministic_lookup",
+            topology="tree",
+            state_handle=HANDLE,
+            manifest_hash="m",
+        )
+
+
+@pytest.mark.parametrize("name", ["source", "state_owner", "origin_request"])
+def test_what_columns_share_is_checked(name: str) -> None:
+    with pytest.raises(ProposalError, match=name):
+        Proposal.from_columns(
+            *COLUMNS,
+            **{name: 3},  # type: ignore[arg-type]
+            probability_semantics="frequency",
+            sampling_relation="deterministic_lookup",
+            topology="tree",
+            state_handle=HANDLE,
+            manifest_hash="m",
+        )

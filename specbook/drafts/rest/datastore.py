@@ -18,7 +18,7 @@ import numpy as np
 from ... import checks
 from ...errors import ArtifactError, SpecbookError
 from . import storage
-from .nodes import TrieNode
+from .nodes import Ranked, TrieNode
 from .ranking import Match, best_nodes
 from .release import Release, declared
 from .shard import Shard
@@ -162,20 +162,22 @@ class Datastore:
         `max_depth`: in edges, at most (and by default) the continuation length. Exact
         whatever the number of matches, which are not enumerated.
         """
+        return self._asked(prefix, max_suffix, node_budget, max_depth).nodes()
+
+    def _asked(
+        self, prefix: Any, max_suffix: Any, node_budget: Any, max_depth: Any
+    ) -> Ranked:
         tokens = checks.token_ids(prefix, "prefix")
         checks.integer(max_suffix, "max_suffix", least=0)
         checks.integer(node_budget, "node_budget", least=0)
         depth = self.release.continuation_length
         if max_depth is not None:
             depth = min(depth, checks.integer(max_depth, "max_depth", least=0))
-        return self._best_nodes(_tail(tokens, max_suffix), node_budget, depth)
+        return self._ranked(_tail(tokens, max_suffix), node_budget, depth)
 
-    def _best_nodes(
-        self, tail: Sequence[int], node_budget: int, depth: int
-    ) -> list[TrieNode]:
-        if not node_budget or not depth:
-            return []
-        return best_nodes(self._matches(tail), node_budget, depth)
+    def _ranked(self, tail: Sequence[int], node_budget: int, depth: int) -> Ranked:
+        matches = self._matches(tail) if node_budget and depth else []
+        return best_nodes(matches, node_budget, depth)
 
     def _count(self, tokens: Sequence[int]) -> int:
         intervals = [shard.interval(tokens) for shard in self._shards()]

@@ -7,13 +7,13 @@ frequencies of the corpus; they rank, and no verifier may read them as q.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from ...contract import SourceContract
 from ...proposal import (
     ProbabilitySemantics,
     Proposal,
-    ProposalNode,
     ProposalStateHandle,
     SamplingRelation,
     Topology,
@@ -47,27 +47,41 @@ class TrieNode(NamedTuple):
     frequency: int
 
 
+class Ranked(NamedTuple):
+    """A ranked list as columns, see `TrieNode`."""
+
+    tokens: list[int]
+    parents: list[int]
+    depths: list[int]
+    frequencies: list[int]
+
+    @classmethod
+    def of(cls, nodes: Iterable[TrieNode]) -> Ranked:
+        """The columns of a list of nodes."""
+        listed = list(nodes)
+        return cls(*[[node[place] for node in listed] for place in range(4)])
+
+    def nodes(self) -> list[TrieNode]:
+        """The same as a list of nodes."""
+        return list(map(_node, zip(*self, strict=True)))
+
+
+_node = partial(tuple.__new__, TrieNode)
+
+
 def proposal_of(
-    nodes: Iterable[TrieNode],
+    nodes: Ranked | Iterable[TrieNode],
     *,
     request: str = "request-0",
     generation: int = 0,
     manifest_hash: str = "",
 ) -> Proposal:
     """The proposal of ranked nodes: a frequency goes to `score`, and there is no q."""
-    return Proposal(
-        nodes=tuple(
-            ProposalNode(
-                token_id=node.token,
-                parent=node.parent,
-                depth=node.depth,
-                score=node.frequency,
-                source=CONTRACT.name,
-                state_owner=CONTRACT.name,
-                origin_request=request,
-            )
-            for node in nodes
-        ),
+    return Proposal.from_columns(
+        *(nodes if isinstance(nodes, Ranked) else Ranked.of(nodes)),
+        source=CONTRACT.name,
+        state_owner=CONTRACT.name,
+        origin_request=request,
         probability_semantics=CONTRACT.probability_semantics,
         sampling_relation=CONTRACT.sampling_relation,
         topology=CONTRACT.topology,

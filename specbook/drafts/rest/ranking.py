@@ -1,39 +1,50 @@
 """The best nodes of a trie that is never built.
 
-The occurrences of a suffix are sorted by what follows them; so a trie node is a run of
-neighbours that share a prefix, and its count is how long the run is. Runs are opened
-from the largest on: what lies below a run counts no more than the run, and loses a tie
-because it is deeper. The first row of a run and its last agree as far as all of it
-does, and where they part it is split.
+The occurrences of a suffix are sorted by what follows them. So a trie node is a run of
+neighbours that share a prefix, and its count is how long the run is. What follows them
+is read as a table, a row for each level and a column for each occurrence, and numpy
+finds all its runs at once. Row by row, the runs come by depth and then by path, which
+is how ties are broken: the best nodes are a stable sort of the runs by size.
 
-A common suffix has more occurrences than one wants to read. Then every `step`-th is: a
-run of at least `step` rows cannot hide between two of them. A run that was seen waits
-with the most that it may count, and is counted, by two binary searches between
-neighbours that were read, when no other may count more. Where a run that was not seen
-might be among the best, the step is made smaller, down to every occurrence. The answer
-is exact in every case.
+What is below a run counts no more than the run, and loses a tie because it is deeper.
+So some rows are read of all columns, and more rows of those columns only whose run
+counts more than the last of the best so far.
+
+A common suffix has more occurrences than one wants to read. Then every `step`-th is. A
+run of s columns has s * step occurrences, give or take step - 1; and a run of at least
+`step` occurrences cannot hide between two columns. Those that may be among the best are
+counted, by binary searches between neighbours that were read. Where one that was not
+seen might be among the best, the step is made smaller, down to every occurrence. The
+answer is exact in every case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from heapq import heappop, heappush
-from itertools import chain, count, pairwise, repeat
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ...proposal import PREFIX_FRONTIER
-from .nodes import TrieNode
+from .few import best_of_few
+from .nodes import Ranked
 from .shard import Shard
 from .suffix_array import BORDER
 
-ROWS = 1024
+FEW = 128
+"""Up to so many occurrences are ranked sooner without numpy."""
+
+COLUMNS = 512
 """About how many occurrences of a common suffix are read, to begin with."""
 
-SEVERAL = 64
-"""More rows than this are split by numpy, fewer sooner without."""
+CELLS = 1 << 13
+"""About how many cells are read at once."""
+
+PROBES = 7
+"""At so many places at once a binary search looks."""
+
+COUNTED = 1024
+"""So many runs are counted, sooner than that more occurrences are read."""
 
 
 class Match(NamedTuple):
@@ -45,253 +56,295 @@ class Match(NamedTuple):
     offset: int
 
 
-Rows = tuple[Match, int, int]
-"""The rows of a run in one match: the first, and the one after the last."""
+class Runs(NamedTuple):
+    """Runs of a table. `keys` [R]: row * width of the table + first column, ascending.
+    `sizes` [R]: in columns. `cells` [R]: what stands in them."""
 
-Seen = tuple[Match, int, int, int, int]
-"""The same of a run that was not counted. The first is one of `[1]` to `[2]`, and the
-one after the last is one of `[3]` to `[4]`."""
-
-Path = tuple[int, ...]
-"""Cells. A cell is a code; but the codes of different shards mean different ids, and
-then it is the id and one more."""
-
-Chain = tuple[Path, int, list[int], int]
-"""Runs of one size below each other: the path of the first, the level above it, the
-cell of each, and a number."""
-
-Below = tuple[int, int, Sequence[Rows | Seen]]
+    keys: np.ndarray
+    sizes: np.ndarray
+    cells: np.ndarray
 
 
-def best_nodes(matches: Sequence[Match], budget: int, depth: int) -> list[TrieNode]:
+def best_nodes(matches: Sequence[Match], budget: int, depth: int) -> Ranked:
     """The `budget` nodes of highest rank, at most `depth` deep, of the trie of all
     continuations of `matches`: by rank, parents before their children."""
     # A node has all its ancestors before it, so none can be deeper than the budget.
     depth = min(depth, budget)
-    if not matches or depth <= 0:
-        return []
-    step = max(1, sum([len(match.starts) for match in matches]) // ROWS)
-    while (found := _read(matches, step, budget, depth)) is None:
+    size = sum([len(match.starts) for match in matches])
+    if depth <= 0 or not size:
+        return Ranked([], [], [], [])
+    if size <= FEW and len(matches) == 1:
+        shard, starts, offset = matches[0]
+        places = [start + offset for start in starts]
+        found = best_of_few(shard.array.text, places, budget, depth)
+        return found._replace(tokens=shard.decode(found.tokens))
+    step = max(1, size // COLUMNS)
+    while (ranked := _read(matches, step, budget, depth)) is None:
         step = max(1, step // 4)
-    return found
+    return ranked
 
 
 def _read(
     matches: Sequence[Match], step: int, budget: int, depth: int
-) -> list[TrieNode] | None:
+) -> Ranked | None:
     """The best nodes from every `step`-th occurrence; None where that cannot tell."""
-    nodes: list[TrieNode] = []
-    # The rank of the last node of each run that was opened, or of the one above.
-    last = [PREFIX_FRONTIER]
+    table = _Table(matches, step)
+    width = count = len(table.places)
     unseen = _unseen(matches, step)
-    alone = len(matches) == 1
-    ids = matches[0].shard.vocabulary.data if alone else range(2**63)
-    whole = [(match, 0, len(match.starts)) for match in matches]
-    size = sum([high for _, _, high in whole])
-    # Minus the most that a run may count, whether it counts that, the level of its
-    # first node, its path, its rows, the number of the run above, and its siblings.
-    waiting: list = [(-size, True, 0, (), whole, 0, iter(()))]
-    while waiting and len(nodes) < budget and (size := -waiting[0][0]) > unseen:
-        missing = budget - len(nodes)
-        chains: list[Chain] = []
-        # Each has at least one node, and those to come are deeper or further on.
-        while waiting and waiting[0][0] == -size and len(chains) < missing:
-            _, exact, level, path, rows, above, siblings = heappop(waiting)
-            _wait(waiting, siblings, step, level, path[:level], above)
-            if not exact:
-                rows = _counted(rows, level, path[-1], alone)
-                counted = sum([high - low for _, low, high in rows])
-                heappush(waiting, (-counted, True, level, path, rows, above, iter(())))
-                continue
-            shared = _shared(rows, level, depth, alone)
-            number = len(last)
-            last.append(last[above])
-            if shared:
-                chains.append((path, level, shared, number))
-            if size > 1 and level + len(shared) < depth:
-                path = (*path[:level], *shared)
-                level += len(shared)
-                below = _split(rows, level, step, alone)
-                _wait(waiting, below, step, level, path, number)
-        if len(chains) == 1:
-            _, level, shared, number = chains[0]
-            tokens = [ids[cell - 1] for cell in shared[:missing]]
-            parents = chain([last[number]], count(len(nodes)))
-            columns = (tokens, parents, count(level + 1), repeat(size))
-            nodes += map(_node, zip(*columns, strict=False))
-            last[number] = len(nodes) - 1
-        elif chains:
-            _rank(nodes, last, chains, size, missing, ids)
-    return nodes[:budget] if step == 1 or len(nodes) >= budget else None
+    columns: np.ndarray | None = None
+    first: np.ndarray | None = None
+    runs: Runs | None = None
+    row = 0
+    while True:
+        rows = min(depth - row, max(1, CELLS // count))
+        found = _runs(table.cells(columns, first, row, rows), first)
+        read, row = row, row + rows
+        placed = found
+        if columns is not None:
+            level, column = np.divmod(found.keys, count)
+            placed = found._replace(keys=(read + level) * width + columns.take(column))
+        runs = placed if runs is None else _joined(runs, placed)
+        best = _best(runs.sizes, budget)
+        # The last of the best has so many columns, and counts at least the bound.
+        least = int(runs.sizes[best[-1]]) if len(best) == budget else 0
+        bound = least * step - min(least, len(matches)) * (step - 1)
+        if step > 1 and bound <= unseen:
+            return None
+        if row == depth:
+            break
+        # Of the last row that was read, the runs below which more is to be read.
+        begin = (rows - 1) * count
+        last = found.keys.searchsorted(begin)
+        heads, spans = found.keys[last:] - begin, found.sizes[last:]
+        large = spans * step + unseen > bound
+        if not large.any():
+            break
+        heads, spans = heads[large], spans[large]
+        # Their columns, next to each other.
+        begins = spans.cumsum() - spans
+        kept = np.arange(spans.sum()) + np.repeat(heads - begins, spans)
+        columns = kept if columns is None else columns.take(kept)
+        count = len(columns)
+        first = np.zeros(count, dtype=bool)
+        first[begins] = True
+    if step == 1:
+        return _ranked(matches, runs, best, runs.sizes.take(best), width)
+    rivals = (runs.sizes * step + unseen >= bound).nonzero()[0]
+    if len(rivals) > COUNTED:
+        return None
+    counts = _counted(table, step, runs.keys.take(rivals), runs.sizes.take(rivals))
+    order = (-counts).argsort(kind="stable")[:budget]
+    return _ranked(matches, runs, rivals.take(order), counts.take(order), width)
 
 
 def _unseen(matches: Sequence[Match], step: int) -> int:
-    """The most that a run may count which was not seen: no row of it was read."""
+    """The most that a run may count which was not seen, and how much more than `step`
+    for each of its columns one may count which was: what is between two columns, in
+    each shard."""
     return (step - 1) * len(matches)
 
 
-def _wait(
-    waiting: list, runs: Iterator[Below], step: int, level: int, path: Path, above: int
-) -> None:
-    """Lets the next of some siblings wait; the others do not come before it."""
-    for size, cell, rows in runs:
-        run = (-size, step == 1, level, (*path, cell), rows, above, runs)
-        heappush(waiting, run)
-        break
+class _Table:
+    """What follows every `step`-th occurrence.
 
+    `places`: where in its text each column begins. `owners`: which match has that text;
+    None where there is but one. With one match a cell is a code. The codes of different
+    shards mean different ids; then it is the id and one more.
+    """
 
-def _rank(
-    nodes: list[TrieNode],
-    last: list[int],
-    chains: list[Chain],
-    size: int,
-    missing: int,
-    ids: Sequence[int],
-) -> None:
-    """Appends the nodes of runs of one size, by depth and then path; at least `missing`
-    of them if there are so many."""
-    chains.sort()
-    levels = {level for _, level, _, _ in chains}
-    levels.update([level + len(cells) for _, level, cells, _ in chains])
-    for level, end in pairwise(sorted(levels)):
-        # Where none begins and none ends, they take turns.
-        here = [c for c in chains if c[1] <= level < c[1] + len(c[2])]
-        if not here or missing <= 0:
-            continue
-        width, rank = len(here), len(nodes)
-        end = min(end, level - -missing // width)
-        missing -= (end - level) * width
-        cells = zip(
-            *[cells[level - first : end - first] for _, first, cells, _ in here],
-            strict=True,
-        )
-        columns = (
-            [ids[cell - 1] for cell in chain.from_iterable(cells)],
-            chain([last[number] for _, _, _, number in here], count(rank)),
-            [depth for depth in range(level + 1, end + 1) for _ in here],
-            repeat(size),
-        )
-        nodes += map(_node, zip(*columns, strict=False))
-        for rank, (_, _, _, number) in enumerate(here, len(nodes) - width):
-            last[number] = rank
+    def __init__(self, matches: Sequence[Match], step: int) -> None:
+        self.matches = matches
+        parts = [np.asarray(m.starts)[::step] + np.intp(m.offset) for m in matches]
+        self.places, self.owners = parts[0], None
+        if len(parts) > 1:
+            self.places = np.concatenate(parts)
+            self.owners = np.repeat(range(len(parts)), [len(part) for part in parts])
 
+    def cells(
+        self,
+        columns: np.ndarray | None,
+        first: np.ndarray | None,
+        row: int,
+        rows: int,
+    ) -> np.ndarray:
+        """Some rows from `row` on [rows, n] of some columns [n] or of all, in their
+        order. `first` [n]: where a run of the row above begins. With several matches
+        the columns of a run are sorted here, and change places in the table."""
+        places = self.places if columns is None else self.places.take(columns)
+        index = np.arange(row, row + rows)[:, None] + places
+        if self.owners is None:
+            return self._codes(0, index)
+        if columns is None or first is None:
+            columns = np.arange(len(places))
+            first = columns == 0
+        owners = self.owners.take(columns)
+        cells = self._ids(owners, index)
+        # What comes after the end of a document tells nothing apart.
+        cells[_downwards(cells == BORDER)] = BORDER
+        keys = np.vstack([first.cumsum(dtype=np.uint64), cells])
+        # As bytes, the largest first, rows of numbers sort as the numbers do.
+        lines = np.ascontiguousarray(keys.T, dtype=">u8").view(f"V{8 * len(keys)}")
+        order = lines.ravel().argsort(kind="stable")
+        self.owners[columns], self.places[columns] = owners[order], places[order]
+        return cells[:, order]
 
-def _shared(rows: Sequence[Rows], level: int, depth: int, alone: bool) -> list[int]:
-    """The cells from `level` to `depth` that all rows of a run have in common."""
-    match, low, high = rows[0]
-    text = match.shard.array.text
-    first = match.starts[low] + match.offset
-    if high - low == 1:
-        cells = text[first + level : first + depth].tolist()
-        if BORDER in cells:
-            del cells[cells.index(BORDER) :]
-    else:
-        final = match.starts[high - 1] + match.offset
-        cells = []
-        for place in range(level, depth):
-            code = text[first + place]
-            if code == BORDER or text[final + place] != code:
-                break
-            cells.append(code)
-    if alone:
+    def prefixes(self, columns: np.ndarray, rows: int) -> np.ndarray:
+        """The first rows of some columns [n]: [rows, n]."""
+        index = np.arange(rows)[:, None] + self.places[columns]
+        if self.owners is None:
+            return self._codes(0, index)
+        return self._ids(self.owners[columns], index)
+
+    def at(self, number: int, starts: np.ndarray, rows: int) -> np.ndarray:
+        """What follows starts [n, p] of one match: [rows, n, p]."""
+        offset = self.matches[number].offset
+        index = np.arange(offset, offset + rows)[:, None, None] + starts
+        read = self._codes if self.owners is None else self._one
+        return read(number, index)
+
+    def _codes(self, number: int, index: np.ndarray) -> np.ndarray:
+        codes = self.matches[number].shard.array.codes
+        return codes.take(index, mode="clip")
+
+    def _one(self, number: int, index: np.ndarray) -> np.ndarray:
+        codes = self._codes(number, index)
+        vocabulary = self.matches[number].shard.vocabulary
+        ids = vocabulary.take(codes.astype(np.intp) - 1, mode="clip")
+        return np.where(codes == BORDER, 0, ids.astype(np.uint64) + np.uint64(1))
+
+    def _ids(self, owners: np.ndarray, index: np.ndarray) -> np.ndarray:
+        cells = np.empty(index.shape, dtype=np.uint64)
+        for number in range(len(self.matches)):
+            mine = owners == number
+            cells[:, mine] = self._one(number, index[:, mine])
         return cells
-    cells = [match.shard.vocabulary.item(code - 1) + 1 for code in cells]
-    if len(rows) > 1:
-        theirs = _shared(rows[1:], level, level + len(cells), alone)
-        while theirs != cells[: len(theirs)]:
-            theirs.pop()
-        return theirs
-    return cells
 
 
-def _split(rows: Sequence[Rows], level: int, step: int, alone: bool) -> Iterator[Below]:
-    """The runs into which a run falls at `level`: the most that each may count, its
-    cell there, and its rows. Those that may count most come first, then by cell."""
-    if alone:
-        match, low, high = rows[0]
-        heads, edges, order = _heads(match, low, high, level, step)
-        for place in order:
-            if code := heads[place]:
-                row, after = edges[place], edges[place + 1]
-                size = min(after - row + step - 1, high - low)
-                yield size, code, (_between(match, low, high, row, after, step),)
-        return
-    below: dict[int, list] = {}
-    sizes: dict[int, int] = {}
-    for match, low, high in rows:
-        heads, edges, _ = _heads(match, low, high, level, step)
-        for code, (row, after) in zip(heads, pairwise(edges), strict=True):
-            if code:
-                cell = match.shard.vocabulary.item(code - 1) + 1
-                part = _between(match, low, high, row, after, step)
-                below.setdefault(cell, []).append(part)
-                sizes[cell] = sizes.get(cell, 0) + after - row + step - 1
-    if step > 1:
-        # It may hide in a shard where it was not seen.
-        for cell, parts in below.items():
-            for match, low, high in rows:
-                if all(part[0] is not match for part in parts):
-                    parts.append((match, low, high, low, high))
-                    sizes[cell] += step - 1
-    size = sum([high - low for _, low, high in rows])
-    for cell in sorted(below, key=lambda cell: (-min(sizes[cell], size), cell)):
-        yield min(sizes[cell], size), cell, below[cell]
+def _runs(cells: np.ndarray, first: np.ndarray | None) -> Runs:
+    """The runs of `cells` [rows, n]. One ends where the row above it has a border, or
+    has another run begin: `first` [n] says where above the first row."""
+    new = np.empty(cells.shape, dtype=bool)
+    new[:, 0] = True
+    np.not_equal(cells[:, 1:], cells[:, :-1], out=new[:, 1:])
+    if first is not None:
+        new[0] |= first
+    ended = cells == BORDER
+    short = ended.any()
+    if short:
+        ended = _downwards(ended)
+        new |= ended
+    keys = _downwards(new).ravel().nonzero()[0]
+    sizes = np.empty_like(keys)
+    np.subtract(keys[1:], keys[:-1], out=sizes[:-1])
+    sizes[-1] = cells.size - keys[-1]
+    if short:
+        going = ~ended.ravel().take(keys)
+        keys, sizes = keys[going], sizes[going]
+    return Runs(keys, sizes, cells.ravel().take(keys))
 
 
-def _between(
-    match: Match, low: int, high: int, row: int, after: int, step: int
-) -> Rows | Seen:
-    """The part of a run of which rows from `row` on, and not `after`, were read."""
-    if step == 1:
-        return match, row, after
-    least, most = max(low, row - step + 1), min(after, high)
-    return match, least, row, after - step + 1, most
+def _downwards(marks: np.ndarray) -> np.ndarray:
+    """Marks [rows, n], and everything below them."""
+    # Numpy is faster with bytes than with booleans.
+    return np.bitwise_or.accumulate(marks.view(np.uint8), axis=0).view(bool)
 
 
-def _heads(
-    match: Match, low: int, high: int, level: int, step: int
-) -> tuple[list[int], list[int], list[int]]:
-    """The different codes at `level`, where each begins and the last ends, and in which
-    order they come by size."""
-    offset = match.offset + level
-    starts = match.starts[low:high:step]
-    if len(starts) <= SEVERAL:
-        text = match.shard.array.text
-        heads: list[int] = []
-        edges: list[int] = []
-        before = -1
-        row = low
-        for start in starts:
-            if (code := text[start + offset]) != before:
-                heads.append(code)
-                edges.append(row)
-                before = code
-            row += step
-        edges.append(row)
-        minus = [row - after for row, after in pairwise(edges)]
-        return heads, edges, sorted(range(len(heads)), key=minus.__getitem__)
-    codes = match.shard.array.codes.take(np.asarray(starts, dtype=np.intp) + offset)
-    new = np.ones(len(codes) + 1, dtype=bool)
-    np.not_equal(codes[1:], codes[:-1], out=new[1:-1])
-    rows = np.flatnonzero(new)
-    order = (rows[:-1] - rows[1:]).argsort(kind="stable")
-    return codes.take(rows[:-1]).tolist(), (low + rows * step).tolist(), order.tolist()
+def _joined(runs: Runs, more: Runs) -> Runs:
+    return Runs(*[np.concatenate(column) for column in zip(runs, more, strict=True)])
 
 
-def _counted(rows: Sequence[Seen], level: int, cell: int, alone: bool) -> list[Rows]:
-    """Where a run lies that has `cell` at `level`."""
-    found = []
-    for match, least, most, begin, end in rows:
-        code = cell if alone else match.shard.code(cell - 1)
-        # A border is what ends a document, not a token that is not there.
-        if code == BORDER:
-            continue
-        low, high = match.shard.array.narrow(
-            match.starts, match.offset + level, code, least, end, most, begin
+def _best(sizes: np.ndarray, budget: int) -> np.ndarray:
+    """The places of the `budget` largest, or of all: by size, of equal ones the first
+    first."""
+    # Most are 1, and few are sorted sooner than many.
+    several = (sizes > 1).nonzero()[0]
+    large = sizes.take(several)
+    missing = budget - len(several)
+    if missing < 0:
+        fewer = large >= np.partition(large, -budget)[-budget]
+        several, large = several[fewer], large[fewer]
+    best = several.take((-large).argsort(kind="stable")[:budget])
+    if missing <= 0:
+        return best
+    return np.concatenate([best, (sizes == 1).nonzero()[0][:missing]])
+
+
+def _counted(
+    table: _Table, step: int, keys: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
+    """How many occurrences some runs have [n]."""
+    rows, columns = np.divmod(keys, len(table.places))
+    prefixes = table.prefixes(columns, int(rows.max()) + 1)
+    counts = np.zeros_like(keys)
+    for number, match in enumerate(table.matches):
+        size = len(match.starts)
+        if table.owners is None:
+            # Between the columns that have the prefix and their neighbours.
+            high = np.concatenate([columns, columns + sizes]) * step
+            low = np.maximum(high - (step - 1), 0)
+            high = np.minimum(high, size)
+        else:
+            low = np.zeros(2 * len(keys), dtype=np.intp)
+            high = low + size
+        begins, ends = _edges(table, number, prefixes, rows, low, high)
+        counts += ends - begins
+    return counts
+
+
+def _edges(
+    table: _Table,
+    number: int,
+    prefixes: np.ndarray,
+    rows: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where in a match the occurrences begin and end that have a prefix: the first
+    `rows + 1` cells of a column of `prefixes` [L, n]. `low`, `high` [2 n]: what the n
+    begins, and then the n ends, are at least and at most."""
+    length, size = prefixes.shape
+    wanted = np.concatenate([prefixes, prefixes], axis=1)
+    rows = np.concatenate([rows, rows])
+    within = (np.arange(length)[:, None] <= rows)[:, :, None]
+    every = np.arange(2 * size)
+    ends = (every >= size)[:, None]
+    starts = np.asarray(table.matches[number].starts)
+    while most := int((spans := high - low).max()):
+        # At several places at once.
+        share = min(PROBES, most) + 1
+        probes = low[:, None] + spans[:, None] * np.arange(1, share) // share
+        found = table.at(number, starts.take(probes, mode="clip"), length)
+        # The first difference, or any place where there is none.
+        place = ((found != wanted[:, :, None]) & within).argmax(axis=0)
+        theirs = found.ravel().take(
+            place * place.size + np.arange(place.size).reshape(place.shape)
         )
-        if low < high:
-            found.append((match, low, high))
-    return found
+        ours = wanted.ravel().take(place * len(every) + every[:, None])
+        before = (theirs < ours) | (ends & (theirs == ours))
+        # They are sorted, so those that come before are the first.
+        passed = np.count_nonzero(before & (spans > 0)[:, None], axis=1)
+        bounds = np.concatenate([low[:, None] - 1, probes, high[:, None]], axis=1)
+        low, high = bounds[every, passed] + 1, bounds[every, passed + 1]
+    return low[:size], low[size:]
 
 
-_node = partial(tuple.__new__, TrieNode)
+def _ranked(
+    matches: Sequence[Match],
+    runs: Runs,
+    best: np.ndarray,
+    counts: np.ndarray,
+    width: int,
+) -> Ranked:
+    """The nodes of the best runs, which have all their ancestors among them."""
+    keys, cells = runs.keys.take(best), runs.cells.take(best).tolist()
+    if len(matches) == 1:
+        tokens = matches[0].shard.decode(cells)
+    else:
+        tokens = [cell - 1 for cell in cells]
+    order = keys.argsort()
+    # The last run of the row above that begins no later.
+    above = keys.take(order).searchsorted(keys - width, side="right") - 1
+    parents = order.take(above, mode="clip")
+    parents[keys < width] = PREFIX_FRONTIER
+    depths = keys // width + 1
+    return Ranked(tokens, parents.tolist(), depths.tolist(), counts.tolist())

@@ -16,8 +16,11 @@ import numpy as np
 from ...errors import SpecbookError
 from .suffix_array import BORDER, SuffixArray, sorted_suffixes
 
-FEW = 128
-"""So many places are looked at one by one sooner than searched for once more."""
+FEW = 512
+"""So many places are followed back sooner than searched for once more."""
+
+SEVERAL = 24
+"""So many are followed back by numpy, fewer sooner without."""
 
 CODE_WIDTHS = (1, 2, 4)
 """Bytes of a code, the least that hold the alphabet and the border."""
@@ -76,7 +79,8 @@ class Shard:
 
     def decode(self, codes: Sequence[int]) -> list[int]:
         """The ids of codes that hold no border."""
-        return self.vocabulary[np.array(codes, dtype=np.intp) - 1].tolist()
+        ids = self.vocabulary.data
+        return [ids[code - 1] for code in codes]
 
     def interval(self, tokens: Sequence[int]) -> tuple[int, int]:
         """The occurrences of `tokens`, as an interval of the suffix array."""
@@ -109,12 +113,14 @@ class Shard:
                 most = size - 1
         starts: Sequence[int] = array.places[low:high]
         text = array.text
-        if least < most:
-            starts = list(starts)
         while least < most and (code := self.code(tail[-1 - least])):
             # Before the first token stands the last code, which is a border.
-            before = [start - 1 for start in starts if text[start - 1] == code]
-            if not before:
+            if len(starts) > SEVERAL:
+                places = np.asarray(starts) - 1
+                before = places[array.codes.take(places) == code].data
+            else:
+                before = [start - 1 for start in starts if text[start - 1] == code]
+            if not len(before):
                 break
             least, starts = least + 1, before
         return least, starts

@@ -42,9 +42,7 @@ def rest_propose(
     in edges, at most the datastore's continuation length. The proposal is empty where
     nothing matches. Raises `ValueError` for bad input. Section 0x04B.
     """
-    nodes = _checked(datastore).best_nodes(
-        prefix, max_suffix, node_budget, max_depth=max_depth
-    )
+    nodes = _checked(datastore)._asked(prefix, max_suffix, node_budget, max_depth)
     return proposal_of(
         nodes, request=request, generation=generation, manifest_hash=manifest_hash
     )
@@ -162,7 +160,7 @@ class RestSession:
         checks.integer(max_depth, "max_depth", least=0)
         checks.integer(max_nodes, "max_nodes", least=0)
         store = self._source.datastore
-        nodes = store._best_nodes(
+        nodes = store._ranked(
             list(self._tail),
             min(self._source.node_budget, max_nodes),
             min(store.release.continuation_length, max_depth),

@@ -76,50 +76,32 @@ class SuffixArray:
     def interval(self, pattern: Sequence[int]) -> tuple[int, int]:
         """The occurrences of `pattern` (codes that the text has, no border); empty
         where none."""
+        text, places = self.text, self.places
         first = pattern[0]
         low, high = self._edges[first], self._edges[first + 1]
+        # Those that are left agree up to an offset, and are sorted by what comes next.
         for offset in range(1, len(pattern)):
             if low == high:
                 break
-            low, high = self.narrow(self.places, offset, pattern[offset], low, high)
+            code = pattern[offset]
+
+            def next_code(start: int, offset: int = offset) -> int:
+                return text[start + offset]
+
+            low = bisect_left(places, code, low, high, key=next_code)
+            high = bisect_right(places, code, low, high, key=next_code)
         return low, high
-
-    def narrow(
-        self,
-        starts: Sequence[int],
-        offset: int,
-        code: int,
-        low: int,
-        high: int,
-        most: int | None = None,
-        begin: int = 0,
-    ) -> tuple[int, int]:
-        """The part of `starts[low:high]` whose code `offset` after the start is `code`.
-        They are sorted by what begins there and agree up to that code. `most`, `begin`:
-        what its two ends are known to be at most and at least."""
-        text = self.text
-
-        def next_code(start: int) -> int:
-            return text[start + offset]
-
-        most = high if most is None else most
-        low = bisect_left(starts, code, low, most, key=next_code)
-        return low, bisect_right(starts, code, max(low, begin), high, key=next_code)
 
     def continued(self, pattern: Sequence[int]) -> tuple[int, int]:
         """The occurrences of `pattern` that something follows in their document."""
         low, high = self.interval(pattern)
         text, size = self.text, len(pattern)
-
-        def next_code(start: int) -> int:
-            return text[start + size]
-
-        return bisect_right(self.places, BORDER, low, high, key=next_code), high
-
-    def following(self, positions: np.ndarray, length: int) -> np.ndarray:
-        """The codes at and after `positions` [R] of the text, [R, length]. What comes
-        after the first border of a row means nothing."""
-        return self.codes.take(positions[:, None] + np.arange(length), mode="clip")
+        # Those that nothing follows come first.
+        if low < high and text[self.places[low] + size] == BORDER:
+            low = bisect_right(
+                self.places, BORDER, low, high, key=lambda start: text[start + size]
+            )
+        return low, high
 
     def continuations(self, low: int, high: int, offset: int, length: int) -> list:
         """What follows each occurrence of an interval, in text order: lists of at most
