@@ -34,6 +34,7 @@ TERM_LOOKS = {
 THIN = 0.025
 """A term of a smaller share of the panel's longest bar would be a line without a face:
 such terms stand together at the bar's end."""
+THIN_NAME = "thin terms, together"
 THIN_LOOK = ("#8a8a8a", "")
 
 
@@ -60,25 +61,25 @@ def ledger_bars(
         FigureCanvasAgg(fig)
         axes = fig.subplots(1, 2, sharey=True)
         panels = ("per committed token", "per round")
-        thin = [
-            _ledger_panel(ax, rows, index, what)
-            for index, (ax, what) in enumerate(zip(axes, panels, strict=True))
-        ]
+        drawn = set().union(
+            *(
+                _ledger_panel(ax, rows, index, what)
+                for index, (ax, what) in enumerate(zip(axes, panels, strict=True))
+            )
+        )
         axes[0].set_yticks(range(len(rows)), list(map(str, rows)), parse_math=False)
         axes[0].set_ylim(len(rows) - 0.45, -0.55)
+        looks = {TERM_NAMES[term]: look for term, look in TERM_LOOKS.items()}
+        looks[THIN_NAME] = THIN_LOOK
         handles = [
-            Patch(facecolor=c, edgecolor=INK, hatch=h, lw=0.6, label=TERM_NAMES[t])
-            for t, (c, h) in TERM_LOOKS.items()
+            Patch(facecolor=face, edgecolor=INK, hatch=hatch, lw=0.6, label=name)
+            for name, (face, hatch) in looks.items()
+            if name in drawn
         ]
-        if any(thin):
-            told = "thin ones, together"
-            handles.append(
-                Patch(facecolor=THIN_LOOK[0], edgecolor=INK, lw=0.6, label=told)
-            )
         fig.legend(
             handles=handles,
             loc="outside lower center",
-            ncols=len(handles) if len(handles) < 7 else 4,
+            ncols=min(len(handles), 6),
             handlelength=1.6,
             columnspacing=1.2,
         )
@@ -103,19 +104,23 @@ def _ledger_row(name: str, run: Any) -> tuple[list[float], list[float]]:
 
 def _ledger_panel(
     ax: Axes, rows: Mapping[str, tuple[list[float], list[float]]], index: int, what: str
-) -> bool:
-    """Draws one panel; says whether any terms were too thin to stand alone."""
+) -> set[str]:
+    """Draws one panel; returns the names of what it drew."""
     longest = max(sum(row[index]) for row in rows.values()) or 1.0
-    any_thin = False
+    drawn = set()
     for place, row in enumerate(rows.values()):
         left = 0.0
-        pieces = list(zip(row[index], TERM_LOOKS.values(), strict=True))
-        rest = sum(value for value, _ in pieces if value < THIN * longest)
-        pieces = [piece for piece in pieces if piece[0] >= THIN * longest]
+        values = dict(zip(TERM_LOOKS, row[index], strict=True))
+        pieces = [
+            (TERM_NAMES[term], value, *TERM_LOOKS[term])
+            for term, value in values.items()
+            if value >= THIN * longest
+        ]
+        rest = sum(value for value in values.values() if value < THIN * longest)
         if rest > 0:
-            pieces.append((rest, THIN_LOOK))
-            any_thin = True
-        for value, (colour, hatch) in pieces:
+            pieces.append((THIN_NAME, rest, *THIN_LOOK))
+        for name, value, colour, hatch in pieces:
+            drawn.add(name)
             ax.barh(
                 place,
                 value,
@@ -133,4 +138,4 @@ def _ledger_panel(
     ax.set_xlim(0, 1.18 * longest)
     ax.set_xlabel(f"ms {what}")
     ax.tick_params(axis="y", length=0)
-    return any_thin
+    return drawn

@@ -520,8 +520,9 @@ def test_ledgers_are_drawn_in_milliseconds_per_token_and_per_round():
     assert bars(each) == [2, 3, 40, 4, 5, 1] * 2
     assert bars(token) == [2, 3, 40, 4, 5, 1, 1.5, 20, 2, 2.5, 1.5]
     told = texts(fig)
-    assert {"plain", "lookup", "55.0", "27.5", "thin ones, together"} <= set(told)
-    assert {"proposal", "target verify", "temporary state"} <= set(told)
+    assert {"plain", "lookup", "55.0", "27.5", "thin terms, together"} <= set(told)
+    assert {"retrieval", "target verify", "temporary state"} <= set(told)
+    assert "proposal" not in told, "it is too thin in every bar"
     plotting.figure(fig, alt="a", caption="b")
 
 
@@ -529,9 +530,9 @@ def test_terms_that_would_be_lines_stand_together_and_the_sum_stays():
     fig = plotting.ledger_bars([RoundLedger(0.0, 0.0001, 0.0002, 0.09, 0.0, 0.0097, 1)])
     for ax in fig.axes:
         assert bars(ax) == [90, 9.7, 0.3] and "100" in [t.get_text() for t in ax.texts]
-    assert "thin ones, together" in texts(fig)
+    assert "thin terms, together" in texts(fig)
     plain = plotting.ledger_bars([RoundLedger(1, 1, 1, 1, 1, 1, 1)])
-    assert "thin ones, together" not in texts(plain)
+    assert "thin terms, together" not in texts(plain)
 
 
 def test_one_run_needs_no_name():
