@@ -26,10 +26,7 @@ from ..ledger import COST_TERMS
 from .decode_report import SYSTEMS, DecodeReport, Difference, Sample, loop_tokens
 from .report import save
 from .row_cost import measure_row_cost
-from .setup import CLOCKS, MAX_NEW_TOKENS, Clock, Progress, Setup, machine, set_up
-from .setup import folder as _folder
-
-__all__ = ["CLOCKS", "_folder", "machine"]
+from .setup import MAX_NEW_TOKENS, Clock, Progress, Setup, machine, set_up
 
 DTYPES = ("float32", "bfloat16")
 UPSTREAM_CANDIDATES = 10

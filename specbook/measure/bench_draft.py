@@ -26,9 +26,9 @@ from ..errors import SpecbookError
 from ..models.table import TableTarget
 from ..paths import data_path
 from .bench_decode import compare, contest, our_system, transformers_system
-from .decode_report import Difference, Ratio, Sample, speed_ratio
+from .decode_report import Difference, Sample, speed_ratio
 from .draft_report import SYSTEMS, Depth, DraftReport, by_depth
-from .report import save
+from .report import Ratio, save
 from .setup import MAX_NEW_TOKENS, Clock, Progress, machine, set_up
 
 DEPTHS = 6

@@ -20,12 +20,10 @@ from .. import checks
 from ..drafts.prompt_lookup import TUNED
 from ..errors import SpecbookError
 from ..ledger import COST_TERMS
-from .report import RESAMPLES, Ratio, Report, Table, resampled, write_whole
+from .report import Ratio, Report, Table, resampled
 
 if TYPE_CHECKING:
     from ..plotting import FramedFigure
-
-__all__ = ["RESAMPLES", "Ratio", "write_whole"]
 
 SYSTEMS = (
     "transformers greedy",

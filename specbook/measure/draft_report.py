@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import checks
 from ..errors import SpecbookError
-from .decode_report import Difference, PromptReport, Ratio, Sample, speed_ratio
-from .report import Table
+from .decode_report import Difference, PromptReport, Sample, speed_ratio
+from .report import Ratio, Table
 
 if TYPE_CHECKING:
     from ..engine import Round
