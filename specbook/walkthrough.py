@@ -489,6 +489,7 @@ _STYLE = """
 .{id} label {{ display: inline-block; margin: 0 .9em .3em .25em; padding: .3em .6em;
   border: 1px solid #6b6b6b; border-radius: .3em; cursor: pointer;
   background: #f4f7fa; color: #1a1a1a }}
+.{id} form {{ color-scheme: light }}
 .{id} input {{ accent-color: #0072B2 }}
 .{id} input:checked + label {{ background: #00527f; color: #ffffff }}
 .{id} .walk-next {{ display: none }}
