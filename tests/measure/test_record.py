@@ -490,6 +490,9 @@ def test_limits_and_ends_must_fit():
     Recording((one(stop_reason="eos"),), 5, (4,), max_new_tokens=9)
     with pytest.raises(SpecbookError, match="is an end token"):
         Recording((one(),), 5, (4,))
+    for reason in ("eos", "length"):
+        with pytest.raises(SpecbookError, match="go on after the end token at 0"):
+            Recording((one(stop_reason=reason),), 5, (3,))
     with pytest.raises(SpecbookError, match=r"outputs\[0\] is no RecordedOutput"):
         Recording(((1, 2),), 5)
     with pytest.raises(SpecbookError, match="eos_token_ids"):
