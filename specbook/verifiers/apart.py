@@ -14,7 +14,8 @@ token is drawn twice, so nothing is bent.
 
 The residual update asks of a draft only that its law is that of its own draw, given the
 draws before it: then a refused q is taken off the residual, whatever it depends on. So
-the drawn part takes independent draws, draws without replacement, greedy drafts and hub pairs alike.
+the drawn part takes independent draws, draws without replacement, greedy drafts and hub
+pairs alike.
 """
 
 from __future__ import annotations
