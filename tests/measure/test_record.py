@@ -375,6 +375,10 @@ SPOILT = [
     (set_in(0, prompt_id=7), "no prompt is called 7"),
     (set_in(0, more=1), "needs exactly"),
     (lambda content: content["outputs"].reverse(), "out of order"),
+    (
+        lambda content: content["outputs"].insert(1, content["outputs"][0]),
+        "outputs.1.: .* is out of order",
+    ),
     (lambda content: content["outputs"].pop(), "holds 3 outputs, recorded as 4"),
     (lambda content: content["outputs"].append(5), "needs exactly"),
     (lambda content: content.update(outputs=5), "outputs must be a list"),
@@ -403,6 +407,7 @@ FOREIGN = [
     (lambda content: content.pop("prompts"), "not a manifest"),
     (lambda content: content.update(files=[]), "files must be an object"),
     (lambda content: content.update(prompts=5), "prompts must be an object"),
+    (entry(outputs=3), "holds 4 outputs, recorded as 3"),
     (entry(more=1), "greedy.json needs exactly"),
     (entry(target=None), "target must be an object"),
     (entry(temperature=0.7), "cannot be of temperature 0.7"),

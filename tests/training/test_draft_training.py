@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -257,6 +258,19 @@ def test_an_epoch_holds_every_sequence_once_within_the_budget(lengths, most, epo
         padded = max(lengths[i] for i in batch) * len(batch)
         assert padded <= most or len(batch) == 1
     assert order == draft.epoch_order(lengths, most, 0, epoch)
+
+
+def test_a_run_goes_on_where_it_was_in_any_epoch(sequences):
+    lengths = [len(s.tokens) - 1 for s in sequences]
+    first = draft.epoch_order(lengths, SETTINGS.rows_per_step, SETTINGS.seed, 0)
+    count = 3 * len(first)
+    whole = list(islice(draft._batches(sequences, SETTINGS, 0), count))
+    assert len(first) > 1 and whole[-1][0] >= 2, "several batches, several epochs"
+    for skip, (epoch, batch) in enumerate(whole):
+        found, same = next(draft._batches(sequences, SETTINGS, skip))
+        assert found == epoch
+        assert torch.equal(same.ids, batch.ids)
+        assert torch.equal(same.top_ids, batch.top_ids)
 
 
 def test_epochs_and_seeds_differ():
