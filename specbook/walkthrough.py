@@ -470,7 +470,7 @@ def _lines(walk: Walkthrough) -> Iterator[tuple[int, str]]:
         if remains := _remains(walk, step, refused):
             yield depth, remains
         for option in step.options:
-            yield depth + 1, _answer(walk, step, option)
+            yield depth + 1, f"- {_answer(walk, step, option)}"
             below = mass * option.probability
             count = _next_refused(step, option, refused)
             yield from lines(option.below, depth + 2, below, count)
@@ -502,7 +502,7 @@ _STYLE = """
 .{id} .walk-print {{ display: none }}
 @media print {{
   .{id} form {{ display: none }}
-  .{id} .walk-print {{ display: block; white-space: pre-wrap; font-size: .8em }}
+  .{id} .walk-print {{ display: block; font-size: .85em }}
 }}
 """
 
@@ -526,8 +526,17 @@ def _page(walk: Walkthrough, name: str) -> str:
         f'<div style="{box}">'
         f'<form method="dialog" aria-label="The rule {rule}, question by question">'
         f'{body}<button type="reset">Start again</button></form>'
-        f'<div class="walk-print">{escape(walk.outline())}</div></div>{caption}</figure>'
+        f'<div class="walk-print">{_printed(walk)}</div></div>{caption}</figure>'
     )
+
+
+def _printed(walk: Walkthrough) -> str:
+    """The tree, and the outline of all branches."""
+    lines = "".join(
+        f'<div style="margin-left:{1.2 * depth:g}em">{escape(text)}</div>'
+        for depth, text in _lines(walk)
+    )
+    return f"{_picture(walk, (), set(), None)}{lines}"
 
 
 def _widths(step: Step | Selection) -> Iterator[int]:
