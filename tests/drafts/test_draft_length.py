@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from specbook.drafts.draft_length import (
     prior_of,
 )
 from specbook.drafts.prompt_lookup import PromptLookup
+from specbook.drafts.suffix import Suffix
 from specbook.errors import SpecbookError
 
 FLAT = ((1, 1.0), (64, 1.0))
@@ -161,6 +163,32 @@ def test_it_recovers_from_misses_and_within_the_stated_bound() -> None:
     session = source.start([*PHRASE, 1])
     assert run(session, misses(20))[-1] == 0
     assert max(run(session, PHRASE * 3)) == 16
+
+
+@pytest.mark.parametrize("kind", [PromptLookup, Suffix])
+@pytest.mark.parametrize(
+    ("depth", "committed"),
+    [(4, [3, 4, 8]), (4, [3, 4, 9, 1]), (1, [3, 4]), (1, [7]), (0, [3])],
+    ids=["refused", "all", "bonus", "first", "only looked up"],
+)
+def test_a_round_teaches_each_token_that_was_answered_once(
+    kind: Any, depth: int, committed: list[int]
+) -> None:
+    source = kind(max_candidates=4, length="adaptive")
+    session = source.start([1, 2, 3, 4, 9, 1, 2])
+    session.propose(max_depth=depth, max_nodes=9)
+    session.commit(committed)
+    wanted = DraftLength(source.cost, source.prior)
+    wanted.learn(2, [3, 4, 9, 1], committed)
+
+    def shares(control: DraftLength) -> list[float]:
+        return [control.agreement(match) for match in BUCKETS]
+
+    assert shares(session._control) == shares(wanted)
+    assert shares(wanted) != shares(DraftLength(source.cost, source.prior))
+    # A commit with no round before it answers nothing.
+    session.commit([9, 1, 2])
+    assert shares(session._control) == shares(wanted)
 
 
 def test_it_is_deterministic_and_belongs_to_the_session() -> None:
