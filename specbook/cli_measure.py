@@ -19,7 +19,7 @@ from .policy import SamplingPolicy
 
 bench_app = typer.Typer(help="Time things on this machine.", no_args_is_help=True)
 measure_app = typer.Typer(
-    help="Record a target's answers, and replay draft sources on them.",
+    help="Measure a target: its answers, its times, what it accepts, which tree fits.",
     no_args_is_help=True,
 )
 

@@ -1,4 +1,4 @@
-"""How a quantity grows with a size: lines with bands, both axes logarithmic."""
+"""How a quantity grows with a size that doubles: lines with bands."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .. import checks
 from ..errors import SpecbookError
 from .frame import COLOURS, DASHES, MARKERS, RC, new_figure
 
+SPAN = 8
 MOST = 7
 """More lines than this cannot be told apart."""
 
@@ -23,7 +24,8 @@ def growth(
     """Draws each line with its band, and names them in a legend beside the axes.
 
     `lines`: {name: (x, middle, low, high)}, four rows of equal length, all above 0 and
-    low <= middle <= high. Returns the figure. Raises `SpecbookError` for other rows
+    low <= middle <= high. Sizes are on a logarithmic axis, and so is the quantity where
+    it spans more than `SPAN`. Returns the figure. Raises `SpecbookError` for other rows
     and for more than `MOST` lines.
     """
     checks.text(xlabel, "xlabel")
@@ -46,8 +48,12 @@ def growth(
                 label=name,
             )
         ax.set_xscale("log", base=2)
-        ax.set_yscale("log", base=2)
-        for axis in (ax.xaxis, ax.yaxis):
+        logarithmic = [ax.xaxis]
+        middles = [value for _, row, _, _ in found.values() for value in row]
+        if max(middles) > SPAN * min(middles):
+            ax.set_yscale("log", base=2)
+            logarithmic.append(ax.yaxis)  # type: ignore[arg-type]
+        for axis in logarithmic:
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(NullFormatter())
         ax.set_xlabel(xlabel)

@@ -674,3 +674,35 @@ def test_counts_are_marked_by_whole_numbers(x, whole):
     fig = plotting.curves(x, {"a": [0.5] * len(x)}, "depth", "share")
     (ax,) = fig.axes
     assert all(float(tick).is_integer() for tick in ax.get_xticks()) is whole
+
+
+# ------------------------------------------------------------------------- growth
+
+
+def test_growth_scales_and_names_its_lines() -> None:
+    flat = {"one": ([1, 2, 4], [1.0, 1.5, 2.0], [1.0, 1.4, 1.9], [1.0, 1.6, 2.1])}
+    ax = plotting.growth(flat, "rows", "tokens").axes[0]
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
+    steep = flat | {"two": ([1, 2], [1.0, 20.0], [1.0, 20.0], [1.0, 20.0])}
+    fig = plotting.growth(steep, "rows", "seconds")
+    assert fig.axes[0].get_yscale() == "log"
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ({}, "lines"),
+        ([], "lines"),
+        ({str(i): ([1], [1], [1], [1]) for i in range(8)}, "7 names"),
+        ({"a": ([1], [1], [1])}, "3 rows"),
+        ({"a": ([1, 2], [1], [1], [1])}, "rows of"),
+        ({"a": ([], [], [], [])}, "rows of"),
+        ({"a": ([0], [1], [1], [1])}, "at 0"),
+        ({"a": ([1], [1], [2], [3])}, "needs 0 <"),
+        ({"a": ([1], [float("nan")], [1], [1])}, "middle"),
+    ],
+)
+def test_growth_refuses_rows_that_are_none(lines: object, told: str) -> None:
+    with pytest.raises(SpecbookError, match=told):
+        plotting.growth(lines, "x", "y")  # type: ignore[arg-type]

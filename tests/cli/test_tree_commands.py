@@ -67,7 +67,7 @@ def test_bench_trees_prints_its_table(runner, monkeypatch, tmp_path):
     done = runner.invoke(app, [*command, "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output + done.stderr
     assert "best-first" in done.stdout
-    assert json.loads((tmp_path / "trees.json").read_text())["solved"]
+    assert json.loads((tmp_path / "trees.json").read_text(encoding="utf-8"))["solved"]
 
 
 @pytest.mark.parametrize(

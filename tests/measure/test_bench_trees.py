@@ -83,9 +83,9 @@ def test_files(report: TreesReport, tmp_path: Path) -> None:
     ]
     path = tmp_path / "trees.json"
     assert TreesReport.load(path) == report
-    values = json.loads(path.read_text())
+    values = json.loads(path.read_text(encoding="utf-8"))
     values["solved"][0]["score"] += 1
-    path.write_text(json.dumps(values))
+    path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(ArtifactError, match=r"trees\.json"):
         TreesReport.load(path)
 

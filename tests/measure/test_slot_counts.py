@@ -146,9 +146,9 @@ def test_every_prompt_has_a_seed_of_its_own(profile: AcceptanceProfile) -> None:
 def test_files(profile: AcceptanceProfile, tmp_path: Path) -> None:
     path = profile.save(tmp_path / "a.json")
     assert AcceptanceProfile.load(path) == profile
-    values = json.loads(path.read_text())
+    values = json.loads(path.read_text(encoding="utf-8"))
     values["prompts"][0]["selected"][0][0] = 10**6
-    path.write_text(json.dumps(values))
+    path.write_text(json.dumps(values), encoding="utf-8")
     with pytest.raises(ArtifactError, match="more selected than tried"):
         AcceptanceProfile.load(path)
 

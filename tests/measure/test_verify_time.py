@@ -175,7 +175,7 @@ def test_times_for_a_choice(targets: Any) -> None:
 
 def test_damaged_profiles_are_refused(targets: Any, tmp_path: Path) -> None:
     path = measured(targets).save(tmp_path / "p.json")
-    values = json.loads(path.read_text())
+    values = json.loads(path.read_text(encoding="utf-8"))
     for change in (
         lambda v: v["cells"][0].update(seconds=[0.0, 1.0, 1.0]),
         lambda v: v["cells"][0].update(seconds=[1.0]),
@@ -186,7 +186,7 @@ def test_damaged_profiles_are_refused(targets: Any, tmp_path: Path) -> None:
     ):
         damaged = json.loads(json.dumps(values))
         change(damaged)
-        path.write_text(json.dumps(damaged))
+        path.write_text(json.dumps(damaged), encoding="utf-8")
         with pytest.raises(ArtifactError, match="p.json"):
             VerifyProfile.load(path)
 
