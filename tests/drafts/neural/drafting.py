@@ -56,8 +56,9 @@ def check_rounds(
     seed: int = 0,
 ) -> list[Proposal]:
     """Rounds in which everything is published that an engine may publish: a path of any
-    length and another token, a path that is cut, nothing but a token, tokens of a round
-    in which nothing was asked for. After each, laws are those of the new prefix."""
+    length and another token, a path that is cut, nothing but a token, several tokens
+    that were not drafted, tokens of a round in which nothing was asked for. After
+    each, laws are those of the new prefix."""
     random = np.random.default_rng(seed)
     vocab = (
         source.draft_model.model.vocab_size
@@ -86,6 +87,9 @@ def check_rounds(
             published = path_to(proposal, deepest if number % 3 == 0 else chosen)
         if not published or number % 6 != 5:
             published.append(int(random.integers(vocab)))
+        if number % 7 in (3, 4):
+            # What another source of a merge drafted, in rounds with a tree and without.
+            published += random.integers(vocab, size=3).tolist()
         session.commit(published)
         prefix += published
     assert any(len(proposal.nodes) > 1 for proposal in made)
