@@ -132,7 +132,7 @@ def unshown(records: dict[str, Any], stems: list[str]) -> list[str]:
 
 
 def write_claims(target: Path, records: dict[str, list[dict[str, Any]]]) -> None:
-    """Write the register of claims: id (a link), wording, evidence, notebook."""
+    """Write the register of claims: id (a link), wording, evidence."""
     lines = [
         "# Register of claims",
         "",
@@ -144,16 +144,14 @@ def write_claims(target: Path, records: dict[str, list[dict[str, Any]]]) -> None
         "(with the chance that a true claim fails), measured on the run's machine, or",
         "cited.",
         "",
-        "| id | claim | evidence | notebook |",
-        "|---|---|---|---|",
+        "| id | claim | evidence |",
+        "|---|---|---|",
     ]
     for claim in claims.load().values():
         text = " ".join(claim.text.split()).replace("|", "\\|")
         rate = f" ({claim.false_alarm:g})" if claim.false_alarm else ""
-        lines.append(
-            f"| {claim_links(records, claim)} | {text} | {claim.kind}{rate} "
-            f"| {claim.notebook.replace('_', ' ')} |"
-        )
+        link = claim_links(records, claim)
+        lines.append(f"| {link} | {text} | {claim.kind}{rate} |")
     target.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
