@@ -5,8 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import product
 
+import numpy as np
 import pytest
 
+from specbook import controls
 from specbook.chance import law
 from specbook.exercises import get, grade
 
@@ -161,3 +163,9 @@ def test_the_judge_of_couplings_needs_both_marginals():
     assert not exercise.right(case, [[half, 0], [half, 0]], None)  # not q
     assert not exercise.right(case, [[1, 0], [0, 0]], None)  # not p
     assert not exercise.right(case, [[1, 0], [-half, half]], None)
+
+
+def test_the_suspects_are_those_that_the_articles_instance_hides():
+    cases = list(get("0x08-witness").cases(np.random.default_rng(0)))
+    hidden = [control.name for control in controls.CONTROLS if control.hidden()]
+    assert [rule.name for rule, _ in cases] == hidden
