@@ -136,6 +136,17 @@ def test_an_optimum_is_thick_and_a_rule_has_a_marker_of_its_own():
     assert drawn["rule"].get_marker() != drawn["third"].get_marker()
 
 
+def test_an_optimum_that_lacks_some_k_shows_the_ones_it_has():
+    lines = {**LINES, "best": {1: 0.3, 3: 0.7}, "rule": {1: 0.3, 2: 0.5, 3: 0.6}}
+    drawn = {
+        line.get_label(): line
+        for line in plotting.acceptance({"": lines}, FAMILIES).axes[0].lines
+    }
+    assert drawn["best"].get_marker() == "o"
+    whole = plotting.acceptance({"": LINES}, FAMILIES).axes[0].lines
+    assert whole[0].get_marker() == ""
+
+
 def test_families_and_a_guide_are_named():
     told = texts(
         plotting.acceptance({"": LINES}, FAMILIES, guide=("a bound", {1: 0.1, 2: 0.2}))
