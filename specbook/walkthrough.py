@@ -584,11 +584,12 @@ def _panel(
         crossed = set(refused_rows)
         if step.candidate is not None and not option.answer:
             crossed.add(step.candidate)
+        taken = _taken(walk, step, option, path)
         inside = _panel(
             walk,
             option.below,
-            option.path if option.answer is not False else path,
-            crossed - set(option.path),
+            taken,
+            crossed - set(taken),
             mass * option.probability,
             _next_refused(step, option, refused),
             name,
@@ -599,6 +600,21 @@ def _panel(
         f"{drawn}<fieldset><legend>{asked}</legend>{told}"
         f"{''.join(buttons)}{''.join(panels)}</fieldset>"
     )
+
+
+def _taken(
+    walk: Walkthrough, step: Step, option: Option, path: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The rows that are accepted by this answer. What is certain to be accepted later
+    is not accepted yet."""
+    if option.answer is False:
+        return path
+    row = step.candidate
+    if step.kind == "draw":
+        row = walk.tree.child_with_token(step.row, option.answer)
+    if row is None:
+        return option.path if step.kind == "flip" else path
+    return walk.tree.path_rows(row) if row in option.path else path
 
 
 _ACROSS, _DOWN, _RADIUS = 78, 42, 15

@@ -268,6 +268,15 @@ def test_the_page_needs_no_script_and_nothing_from_outside() -> None:
         assert len(html) < 90_000
 
 
+def test_the_pictures_say_what_was_accepted_tested_and_refused() -> None:
+    html = walkthrough("specinfer", IID, laws(IID), labels="abc".__getitem__)
+    told = [a["aria-label"] for a in Page(html._repr_html_()).all("svg")]
+    assert told[0] == "Accepted: nothing yet; tested: b"
+    assert "Accepted: nothing yet; tested: a; refused: b" in told
+    assert "Accepted: b; tested: b c" in told
+    assert "Accepted: a; refused: b" in told
+
+
 def test_every_answer_opens_its_own_panel() -> None:
     html = walkthrough("membership", IID, laws(IID))._repr_html_()
     rules = re.findall(

@@ -11,7 +11,13 @@ import transformers
 
 from specbook.errors import SpecbookError
 from specbook.models import kv_bytes, tiny
-from specbook.models.cache import KINDS, measured_growth, sliding_windows
+from specbook.models.cache import (
+    KINDS,
+    cache_argument,
+    measured_growth,
+    payload_bytes,
+    sliding_windows,
+)
 from specbook.models.kv_bytes import (
     CacheSchema,
     FullLayer,
@@ -131,6 +137,23 @@ def test_a_window_keeps_what_it_can_see(family: str) -> None:
     # A cache that can be rolled back keeps all candidates, windowed or not.
     kept = window_schema(model.config, "float32", windows, records=True)
     assert kept.growth(20, 4) == dense.growth(20, 4)
+
+
+def test_what_a_window_holds_is_counted_without_its_counters() -> None:
+    model = tiny.tiny_model("mistral", sliding_window=8)
+    windows = sliding_windows(model.config)
+    own, kept = (
+        window_schema(model.config, "float32", windows, records=records)
+        for records in (False, True)
+    )
+    for prefix in (3, 7, 20):
+        cache = transformers.DynamicCache(config=model.config)
+        ids = torch.zeros((1, prefix), dtype=torch.long)
+        with torch.inference_mode():
+            model(
+                input_ids=ids, use_cache=True, **{cache_argument(model.forward): cache}
+            )
+        assert payload_bytes(cache) == own.held(prefix) == kept.held(prefix)
 
 
 def test_a_slice_keeps_what_it_was_cut_from() -> None:
