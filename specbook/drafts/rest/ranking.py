@@ -13,9 +13,9 @@ counts more than the last of the best so far.
 A common suffix has more occurrences than one wants to read. Then every `step`-th is. A
 run of s columns has s * step occurrences, give or take step - 1; and a run of at least
 `step` occurrences cannot hide between two columns. Those that may be among the best are
-counted, by binary searches between neighbours that were read. Where one that was not
-seen might be among the best, the step is made smaller, down to every occurrence. The
-answer is exact in every case.
+counted, by binary searches between neighbours that were read. Where one might be among
+them that was not seen, or in a single column, the step is made smaller, down to every
+occurrence. The answer is exact in every case.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from .nodes import Ranked
 from .shard import Shard
 from .suffix_array import BORDER
 
-FEW = 128
+FEW = 48
 """Up to so many occurrences are ranked sooner without numpy."""
 
-COLUMNS = 512
+COLUMNS = 1024
 """About how many occurrences of a common suffix are read, to begin with."""
 
 CELLS = 1 << 13
@@ -97,7 +97,12 @@ def _read(
     row = 0
     while True:
         rows = min(depth - row, max(1, CELLS // count))
-        found = _runs(table.cells(columns, first, row, rows), first)
+        # A single column ranks last. Among more than are needed it need not be found,
+        # and where only some occurrences are read it could not be trusted.
+        enough = step > 1 or (runs is not None and len(runs.keys) >= budget)
+        found = _runs(
+            table.cells(columns, first, row, rows), first, 0 if enough else budget
+        )
         read, row = row, row + rows
         placed = found
         if columns is not None:
@@ -108,8 +113,6 @@ def _read(
         # The last of the best has so many columns, and counts at least the bound.
         least = int(runs.sizes[best[-1]]) if len(best) == budget else 0
         bound = least * step - min(least, len(matches)) * (step - 1)
-        if step > 1 and bound <= unseen:
-            return None
         if row == depth:
             break
         # Of the last row that was read, the runs below which more is to be read.
@@ -129,6 +132,8 @@ def _read(
         first[begins] = True
     if step == 1:
         return _ranked(matches, runs, best, runs.sizes.take(best), width)
+    if bound <= step + unseen:
+        return None
     rivals = (runs.sizes * step + unseen >= bound).nonzero()[0]
     if len(rivals) > COUNTED:
         return None
@@ -220,26 +225,29 @@ class _Table:
         return cells
 
 
-def _runs(cells: np.ndarray, first: np.ndarray | None) -> Runs:
-    """The runs of `cells` [rows, n]. One ends where the row above it has a border, or
-    has another run begin: `first` [n] says where above the first row."""
-    new = np.empty(cells.shape, dtype=bool)
-    new[:, 0] = True
-    np.not_equal(cells[:, 1:], cells[:, :-1], out=new[:, 1:])
-    if first is not None:
-        new[0] |= first
+def _runs(cells: np.ndarray, first: np.ndarray | None, wanted: int) -> Runs:
+    """The runs of `cells` [rows, n] that have several columns; where those are fewer
+    than `wanted`, all runs. One ends where the row above it has a border, or has
+    another run begin: `first` [n] says where above the first row."""
+    rows, columns = cells.shape
     ended = cells == BORDER
-    short = ended.any()
-    if short:
-        ended = _downwards(ended)
-        new |= ended
-    keys = _downwards(new).ravel().nonzero()[0]
-    sizes = np.empty_like(keys)
-    np.subtract(keys[1:], keys[:-1], out=sizes[:-1])
-    sizes[-1] = cells.size - keys[-1]
-    if short:
-        going = ~ended.ravel().take(keys)
-        keys, sizes = keys[going], sizes[going]
+    # With one more column, where every run is at its end.
+    new = np.empty((rows, columns + 1), dtype=bool)
+    new[:, 0] = new[:, columns] = True
+    np.not_equal(cells[:, 1:], cells[:, :-1], out=new[:, 1:columns])
+    if first is not None:
+        new[0, :columns] |= first
+    new[:, :columns] |= ended
+    new = _downwards(new)
+    here, after = new[:, :-1], new[:, 1:]
+    keys = (here > after).ravel().nonzero()[0]
+    sizes = (here < after).ravel().nonzero()[0] - keys + 1
+    if len(keys) < wanted:
+        single = (here & after & ~_downwards(ended)).ravel().nonzero()[0]
+        keys = np.concatenate([keys, single])
+        order = keys.argsort(kind="stable")
+        keys = keys.take(order)
+        sizes = np.concatenate([sizes, np.ones_like(single)]).take(order)
     return Runs(keys, sizes, cells.ravel().take(keys))
 
 
@@ -256,17 +264,11 @@ def _joined(runs: Runs, more: Runs) -> Runs:
 def _best(sizes: np.ndarray, budget: int) -> np.ndarray:
     """The places of the `budget` largest, or of all: by size, of equal ones the first
     first."""
-    # Most are 1, and few are sorted sooner than many.
-    several = (sizes > 1).nonzero()[0]
-    large = sizes.take(several)
-    missing = budget - len(several)
-    if missing < 0:
-        fewer = large >= np.partition(large, -budget)[-budget]
-        several, large = several[fewer], large[fewer]
-    best = several.take((-large).argsort(kind="stable")[:budget])
-    if missing <= 0:
-        return best
-    return np.concatenate([best, (sizes == 1).nonzero()[0][:missing]])
+    if len(sizes) <= 2 * budget:
+        return (-sizes).argsort(kind="stable")[:budget]
+    # Few are sorted sooner than many.
+    large = (sizes >= np.partition(sizes, -budget)[-budget]).nonzero()[0]
+    return large.take((-sizes.take(large)).argsort(kind="stable")[:budget])
 
 
 def _counted(

@@ -100,7 +100,8 @@ class Shard:
         least, most = 0, len(tail)
         low = high = 0
         while least < most and (least == 0 or high - low > FEW):
-            size = min(2 * least or 1, (least + most + 1) // 2)
+            # Most find two tokens, and one alone is in many places.
+            size = min(2 * least or 2, (least + most + 1) // 2)
             while len(codes) < size and (code := self.code(tail[-1 - len(codes)])):
                 codes.append(code)
             if len(codes) < size:

@@ -81,15 +81,15 @@ class SuffixArray:
         low, high = self._edges[first], self._edges[first + 1]
         # Those that are left agree up to an offset, and are sorted by what comes next.
         for offset in range(1, len(pattern)):
-            if low == high:
-                break
             code = pattern[offset]
 
             def next_code(start: int, offset: int = offset) -> int:
                 return text[start + offset]
 
             low = bisect_left(places, code, low, high, key=next_code)
-            high = bisect_right(places, code, low, high, key=next_code)
+            if low == high or next_code(places[low]) != code:
+                return low, low
+            high = bisect_right(places, code, low + 1, high, key=next_code)
         return low, high
 
     def continued(self, pattern: Sequence[int]) -> tuple[int, int]:

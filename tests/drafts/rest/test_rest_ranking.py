@@ -109,6 +109,7 @@ def test_a_common_suffix_is_sampled_and_exact(
     monkeypatch: pytest.MonkeyPatch, shard_tokens: int | None
 ) -> None:
     watch = Watch(monkeypatch)
+    monkeypatch.setattr(ranking, "COLUMNS", 256)
     documents = [text(15_000, seed) for seed in (1, 2, 3)]
     check_best(documents, COMMON, 64, 8, shard_tokens=shard_tokens)
     assert watch.settled == 1
@@ -204,6 +205,7 @@ def expected() -> list[Any]:
 def check_all() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking, "FEW", 0)
+        patch.setattr(ranking, "COLUMNS", 256)
         for (documents, budget, length), best in zip(CASES, expected(), strict=True):
             store = Datastore.build(documents, continuation_length=length)
             assert plain.paths(store.best_nodes(COMMON, 1, budget)) == best
