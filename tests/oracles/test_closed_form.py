@@ -22,7 +22,7 @@ ARTICLE = exact([5, 3, 2]), exact([4, 4, 2])
 def test_a_formula_is_the_enumerated_acceptance(pair: tuple[str, str]) -> None:
     seen = []
 
-    @settings(max_examples=60, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=80, deadline=None, derandomize=True, database=None)
     @given(instances(4, 3))
     def check(instance: Any) -> None:
         p, q, k = instance
@@ -34,7 +34,7 @@ def test_a_formula_is_the_enumerated_acceptance(pair: tuple[str, str]) -> None:
         seen.append(0 < wanted < 1)
 
     check()
-    assert sum(seen) > 10
+    assert sum(seen) > 5
 
 
 def test_all_numbers_of_drafts_come_from_one_look() -> None:
