@@ -207,7 +207,8 @@ def _badge(claim: Claim, evidence: str) -> str:
     return (
         f'<div{anchor} class="specbook-claim" data-claim="{claim.id}" style="{box}">'
         f'<strong style="color:#00527f">Shown</strong> '
-        f'<span style="{display.MONO}">[{claim.id}]</span> {display.marked(claim.text)} '
+        f'<span style="{display.MONO}">[{claim.id}]</span> '
+        f"{display.marked(claim.text)} "
         '<span style="color:#4a4a4a">'
         f"({escape(_kind(claim))}: {display.marked(evidence)})</span></div>"
     )
