@@ -1,4 +1,8 @@
-"""The exercises of 0x0A: rates and probabilities, what a tree is worth, best first."""
+"""The exercises of the two chapters on 0x0A.
+
+0x0A_sequoia: rates and probabilities, what a tree is worth, best first.
+0x0A_tree_verify_timing: the fastest tree, the corner of a roofline, a stale tree.
+"""
 
 from __future__ import annotations
 
@@ -167,6 +171,152 @@ def _every_size_mistake(case: Budget, value: Any, truth: Any) -> str | None:
     return f"{place + 1} nodes: you say {scores[place]}, the best is {truth[0][place]}."
 
 
+# --------------------------------------------------------------- 0x0A-fastest
+
+Prices = tuple[dict[tuple[int, int], Fraction], dict[int, Fraction], Fraction]
+
+
+def _prices(rng: np.random.Generator, sizes: int, depths: int) -> Prices:
+    slots = _falling(rng, 3)
+    table = solve(sizes, depths, slots)
+    progress = {
+        (n, d): Fraction(table.score(n, d))
+        for n in range(1, sizes + 1)
+        for d in range(depths + 1)
+        if table.score(n, d) > 0
+    }
+    steps = np.cumsum(rng.integers(0, 4, size=sizes))
+    times = {
+        n: 1 + Fraction(int(steps[n - 1] - steps[0]), 10) for n in range(1, sizes + 1)
+    }
+    return progress, times, Fraction(int(rng.integers(1, 4)), 20)
+
+
+def _fastest_cases(rng: np.random.Generator) -> Iterator[Prices]:
+    half = {(1, 0): Fraction(1), (2, 1): Fraction(3, 2), (3, 2): Fraction(7, 4)}
+    cheap = {1: Fraction(1), 2: Fraction(1), 3: Fraction(1)}
+    yield half, cheap, Fraction(0)
+    yield half, {**cheap, 3: Fraction(5, 4)}, Fraction(3, 4)
+    yield half, {1: Fraction(1), 2: Fraction(2), 3: Fraction(3)}, Fraction(0)
+    for sizes in (5, 8, 12):
+        yield _prices(rng, sizes, 4)
+
+
+def _speeds(case: Prices) -> dict[tuple[int, int], Fraction]:
+    progress, times, c = case
+    return {(n, d): g / (times[n] + d * c) for (n, d), g in progress.items()}
+
+
+def _fastest(case: Prices) -> tuple[int, int]:
+    speeds = _speeds(case)
+    return min(speeds, key=lambda key: (-speeds[key], key))
+
+
+def _fastest_right(case: Prices, value: Any, truth: Any) -> bool:
+    speeds = _speeds(case)
+    return speeds[tuple(value)] == speeds[truth]
+
+
+def _fastest_mistake(case: Prices, value: Any, truth: Any) -> str | None:
+    progress, times, c = case
+    try:
+        key = tuple(value)
+        gained = progress[key]
+    except (TypeError, KeyError):
+        return "return a pair (n, d) that G has."
+    if gained == max(progress.values()):
+        return "that one commits the most tokens; its rows cost too much."
+    plain = {k: g / times[k[0]] for k, g in progress.items()}
+    if plain[key] == max(plain.values()):
+        return "you left out the draft: d steps of c each."
+    if times[key[0]] + key[1] * c == min(times[n] + d * c for n, d in progress):
+        return "that is the cheapest round, not the cheapest token."
+    return f"{key} makes {_speeds(case)[key]} of plain decoding, {truth} more."
+
+
+# ---------------------------------------------------------------- 0x0A-corner
+
+Machine = tuple[int, int, int]
+
+
+def _corner_cases(rng: np.random.Generator) -> Iterator[Machine]:
+    yield 100, 50, 100
+    yield 8, 2, 1
+    for _ in range(4):
+        yield (
+            int(rng.integers(50, 500)),
+            int(rng.integers(5, 50)),
+            int(rng.integers(50, 5000)),
+        )
+
+
+def _corner(case: Machine) -> int:
+    """By trying one n after the other."""
+    weights, bandwidth, speed = case
+    n = 1
+    while Fraction(2 * n * weights, speed) <= Fraction(4 * weights, bandwidth):
+        n += 1
+    return n
+
+
+def _corner_mistake(case: Machine, value: Any, truth: int) -> str | None:
+    weights, bandwidth, speed = case
+    try:
+        found = int(value)
+    except (TypeError, ValueError):
+        return "return one whole number."
+    if found == truth - 1:
+        return "there both still take equally long, or reading longer: one more row."
+    if found in (4 * speed // bandwidth + 1, 4 * speed // bandwidth):
+        return "every weight costs two operations: it is multiplied and added."
+    if found in (speed // (2 * bandwidth) + 1, speed // (2 * bandwidth)):
+        return "a float32 weight has four bytes."
+    return None
+
+
+# ----------------------------------------------------------------- 0x0A-stale
+
+Then = dict[str, Any]
+_FIELDS = ("target", "tokenizer", "draft", "data", "hardware")
+
+
+def _stale_cases(rng: np.random.Generator) -> Iterator[tuple[Then, Then]]:
+    then = {name: f"{name} 1" for name in _FIELDS} | {"temperatures": (0.6, 0.8)}
+    same = {name: then[name] for name in _FIELDS}
+    yield then, same | {"temperature": 0.7}
+    yield then, same | {"temperature": 0.8}
+    yield then, same | {"temperature": 1.0}
+    for _ in range(4):
+        changed = rng.choice(_FIELDS, size=int(rng.integers(1, 4)), replace=False)
+        now: Then = {n: f"{n} 2" if n in changed else then[n] for n in _FIELDS}
+        yield then, now | {"temperature": float(rng.choice([0.0, 0.6, 0.7, 1.0]))}
+
+
+def _stale(case: tuple[Then, Then]) -> set[str]:
+    then, now = case
+    low, high = then["temperatures"]
+    changed = {name for name in _FIELDS if then[name] != now[name]}
+    return changed | (set() if low <= now["temperature"] <= high else {"temperature"})
+
+
+def _stale_right(case: tuple[Then, Then], value: Any, truth: set[str]) -> bool:
+    return set(value) == truth
+
+
+def _stale_mistake(case: tuple[Then, Then], value: Any, truth: set[str]) -> str | None:
+    try:
+        found = set(value)
+    except TypeError:
+        return "return the names of the fields, a set or a list."
+    if found - truth == {"temperature"}:
+        return "the temperature may lie anywhere between the two, ends included."
+    if truth - found == {"temperature"}:
+        return "the temperature has left its range."
+    if found < truth:
+        return f"{min(truth - found)} has changed, too."
+    return f"{min(found - truth, default='a name')} is as it was."
+
+
 EXERCISES = {
     exercise.id: exercise
     for exercise in (
@@ -193,6 +343,29 @@ EXERCISES = {
             cost=_every_size_cost,
             cost_unit="nodes looked at",
             right=_every_size_right,
+        ),
+        Exercise(
+            "0x0A-fastest",
+            "Which (n, d) is the fastest at these prices?",
+            _fastest_cases,
+            _fastest,
+            _fastest_mistake,
+            right=_fastest_right,
+        ),
+        Exercise(
+            "0x0A-corner",
+            "From how many rows on does the arithmetic take longer than the reading?",
+            _corner_cases,
+            _corner,
+            _corner_mistake,
+        ),
+        Exercise(
+            "0x0A-stale",
+            "Which fields say that a tree has grown old?",
+            _stale_cases,
+            _stale,
+            _stale_mistake,
+            right=_stale_right,
         ),
     )
 }

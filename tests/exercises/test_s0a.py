@@ -51,10 +51,27 @@ def every_size(n, p):
     return scores, looked
 
 
+def fastest(progress, times, c):
+    return max(progress, key=lambda k: progress[k] / (times[k[0]] + k[1] * c))
+
+
+def corner(weights, bandwidth, speed):
+    return 4 * speed // (2 * bandwidth) + 1
+
+
+def stale(then, now):
+    low, high = then["temperatures"]
+    names = {n for n in now if n != "temperature" and now[n] != then[n]}
+    return names | ({"temperature"} if not low <= now["temperature"] <= high else set())
+
+
 RIGHT = {
     "0x0A-selected": selected,
     "0x0A-worth": worth,
     "0x0A-every-size": every_size,
+    "0x0A-fastest": fastest,
+    "0x0A-corner": corner,
+    "0x0A-stale": stale,
 }
 
 
@@ -114,6 +131,35 @@ WRONG = [
         lambda n, p: ([g + (n > 5) for g in every_size(n, p)[0]], 0),
         "the best is",
     ),
+]
+
+
+WRONG += [
+    ("0x0A-fastest", lambda g, t, c: max(g, key=g.get), "the most tokens"),
+    (
+        "0x0A-fastest",
+        lambda g, t, c: max(g, key=lambda k: g[k] / t[k[0]]),
+        "left out the draft",
+    ),
+    ("0x0A-fastest", lambda g, t, c: (1, 0), "the cheapest round"),
+    ("0x0A-fastest", lambda g, t, c: 3, "a pair"),
+    ("0x0A-fastest", lambda g, t, c: (99, 99), "a pair"),
+    ("0x0A-corner", lambda w, b, s: corner(w, b, s) - 1, "one more row"),
+    ("0x0A-corner", lambda w, b, s: 4 * s // b + 1, "two operations"),
+    ("0x0A-corner", lambda w, b, s: s // (2 * b) + 1, "four bytes"),
+    ("0x0A-corner", lambda w, b, s: "many", "whole number"),
+    (
+        "0x0A-stale",
+        lambda then, now: stale(then, now | {"temperature": 0.7}),
+        "left its range",
+    ),
+    (
+        "0x0A-stale",
+        lambda then, now: stale(then, now) | {"temperature"},
+        "ends included",
+    ),
+    ("0x0A-stale", lambda then, now: 3, "names of the fields"),
+    ("0x0A-stale", lambda then, now: [*stale(then, now), "colour"], "as it was"),
 ]
 
 
