@@ -280,11 +280,11 @@ def test_a_law_is_one_row_of_the_vocabulary(law: Any) -> None:
 
 
 def test_a_law_without_numbers_gives_no_token() -> None:
-    """Greedy only compares, so a NaN would be its argmax."""
+    """Greedy compares, so a NaN would be its argmax: the row is checked before."""
     broken = np.array([0, math.nan, 1, 0])
     check_refused(
-        ContractError,
-        "probability nan",
+        LawError,
+        r"the target's law at row -1\[1\] is NaN",
         target=answers(broken),
         verifier="greedy",
         temperature=0,
