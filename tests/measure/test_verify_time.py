@@ -266,3 +266,13 @@ def test_what_cannot_be_measured_is_refused_at_once(targets: Any) -> None:
     ):
         with pytest.raises(SpecbookError, match=told):
             measure_verify_time(*arguments, machine=MACHINE, **options)
+
+
+def test_the_shipped_profiles_are_whole() -> None:
+    from specbook.measure.verify_report import shipped
+
+    found = shipped()
+    assert found
+    for profile in found.values():
+        times = profile.times()
+        assert times.steps()[1] == 1 and len(times.nodes) > 8
