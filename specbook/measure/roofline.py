@@ -20,7 +20,7 @@ import torch
 from .. import checks
 from ..errors import SpecbookError
 
-READ_BYTES = 1 << 28
+READ_BYTES = 1 << 27
 """More than the caches of a processor hold."""
 
 SQUARE = 1536
