@@ -6,8 +6,7 @@ they are read badly or the processor waits for Python. Against the generic targe
 - query, key and value projections are one matrix, gate and up projections another;
 - matrices are packed once into the block layout of oneDNN. Plain layout reads the
   weights at a third of the memory's speed for one to sixteen rows, packed layout at
-  nearly all of it, and it is quicker for four rows than for one: short blocks are
-  padded;
+  nearly all of it; short blocks are padded where that is no slower (`LEAST_ROWS`);
 - keys and values of all layers lie in one buffer, written in place. A commit moves
   the accepted rows and sets a length, a refusal only sets a length;
 - rotation is one complex product over queries and keys: the rows of their matrices
@@ -55,8 +54,10 @@ from .target import (
 if TYPE_CHECKING:
     from ..tree import CandidateTree
 
-LEAST_ROWS = 4
-"""Blocks shorter than this are padded: packed matrices are quicker on four rows."""
+LEAST_ROWS = {torch.float32: 1, torch.bfloat16: 4}
+"""Blocks shorter than this are padded. In bfloat16 a packed matrix is no slower on four
+rows than on one, and often quicker; in float32 a row that nobody asked for costs as
+soon as the memory is the slower part."""
 
 HEAD_GROUP = 8
 """Rows that one run of the LM head computes."""
@@ -326,6 +327,7 @@ class _Weights:
     def __init__(self, model: Any, read: _Read, pack: bool) -> None:
         config = model.config
         self.dtype = model.dtype
+        self.least_rows = LEAST_ROWS[self.dtype]
         self.heads = int(config.num_attention_heads)
         self.kv_heads = int(config.num_key_value_heads)
         self.width = int(config.hidden_size)
@@ -446,8 +448,8 @@ class _Weights:
         )
         exact = self.dtype == torch.float32
         ids = torch.tensor(token_ids)
-        if rows < LEAST_ROWS:
-            x = torch.zeros((LEAST_ROWS, self.width))
+        if rows < self.least_rows:
+            x = torch.zeros((self.least_rows, self.width))
             x[:rows] = self.embedding[ids]
         else:
             x = self.embedding[ids].float()
@@ -493,8 +495,8 @@ class _Weights:
 
     def head_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [at least len(hidden), V] of last hidden states (padding included)."""
-        if len(hidden) < LEAST_ROWS:
-            padded = torch.zeros((LEAST_ROWS, self.width))
+        if len(hidden) < self.least_rows:
+            padded = torch.zeros((self.least_rows, self.width))
             padded[: len(hidden)] = hidden
             hidden = padded
         return self.head(self.normed(hidden, self.final_norm))
