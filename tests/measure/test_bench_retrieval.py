@@ -380,10 +380,8 @@ def test_wrong_answers_are_counted() -> None:
     assert found.checked == 9 and found.wrong > 4
 
 
+@pytest.mark.real
 def test_the_default_corpus_is_python_source() -> None:
-    fetched = pytest.importorskip("specbook.models").is_fetched()
-    if not fetched:
-        pytest.skip("the target's tokenizer is not in the cache")
     documents, held, about = bench_retrieval.python_sources(None, 3_000)
     assert sum(map(len, documents)) >= 3_000 > sum(map(len, documents[:-1]))
     assert held and not {tuple(d) for d in held} & {tuple(d) for d in documents}
