@@ -1,0 +1,213 @@
+"""What several architectures of draft heads are built from.
+
+Everything starts as the identity: what is added to the state comes out of a matrix of
+zeros. So untrained heads say what the target's own head says after the committed text,
+and training begins from there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+ROTARY_BASE = 10_000.0
+_EPSILON = 1e-6
+
+
+def unit(x: torch.Tensor) -> torch.Tensor:
+    """Rows [..., d] at root mean square 1. A small model's embeddings are an order
+    smaller than its hidden states; side by side in one input they must count alike."""
+    return F.rms_norm(x, (x.shape[-1],), eps=_EPSILON)
+
+
+class ResidualBlock(nn.Module):
+    """x + SiLU(W x + b) on rows [R, d]: Medusa's block. W starts at zero."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + F.silu(self.linear(x))
+
+
+class Mix(nn.Module):
+    """state + A u + SiLU(B u + b), where u [R, parts d] is the concatenation of the
+    state and `parts` - 1 embeddings, each at unit size.
+
+    Two ways, a linear and a bent one, in one matrix: what a single earlier token says
+    about the next one is mostly linear in its embedding. Both start at zero.
+    """
+
+    def __init__(self, parts: int, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(parts * width, 2 * width)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, state: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        straight, bent = self.linear(inputs).chunk(2, dim=-1)
+        return state + straight + F.silu(bent)
+
+
+class Network(nn.Module):
+    """The network of one head: `Mix`, then `layers` - 1 residual blocks, every one a
+    block of its own."""
+
+    def __init__(self, parts: int, width: int, layers: int) -> None:
+        super().__init__()
+        self.mix = Mix(parts, width)
+        # Never `[block] * n`: that is one block, used n times.
+        self.blocks = nn.ModuleList(ResidualBlock(width) for _ in range(layers - 1))
+
+    def forward(self, state: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        x = self.mix(state, inputs)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class _Seen(NamedTuple):
+    """Keys and values [heads, capacity, head_dim] of one layer."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+
+class DecoderLayer(nn.Module):
+    """Pre-norm attention with rotated queries and keys, then a gated network.
+
+    Positions are relative, so a row may be counted from the start of its stream or of
+    its segment. Both outputs start at zero.
+    """
+
+    def __init__(self, width: int, attention_heads: int, inner: int) -> None:
+        super().__init__()
+        self.heads = attention_heads
+        self.norm1 = nn.Parameter(torch.ones(width))
+        self.norm2 = nn.Parameter(torch.ones(width))
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        self.gate_up = nn.Linear(width, 2 * inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.down.weight)
+
+    def project(
+        self, x: torch.Tensor, first: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values, each [heads, n, head_dim], of rows [n, d] at the
+        positions from `first` on."""
+        n, width = x.shape
+        y = self.query_key_value(unit(x) * self.norm1)
+        y = y.view(n, 3, self.heads, width // self.heads).permute(1, 2, 0, 3)
+        return _rotated(y[0], first), _rotated(y[1], first), y[2]
+
+    def finish(self, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        """The layer's output rows, from its input x [n, d] and what attention read,
+        [heads, n, head_dim]."""
+        x = x + self.output(seen.transpose(0, 1).reshape(x.shape))
+        gate, up = self.gate_up(unit(x) * self.norm2).chunk(2, dim=-1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class PrefixLayers(nn.Module):
+    """Decoder layers over the target's hidden states of the committed rows.
+
+    `forward` reads a whole packed stream, for training; a `PrefixCache` reads the same
+    rows as they are committed. With no layers both give the rows back.
+    """
+
+    def __init__(
+        self, layers: int, width: int, attention_heads: int, inner: int
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            DecoderLayer(width, attention_heads, inner) for _ in range(layers)
+        )
+
+    def forward(
+        self, hidden: torch.Tensor, segments: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Rows [n, d] from hidden rows [n, d]. A row sees itself and earlier rows of
+        its own segment. `segments`: integers [n]; None is one segment."""
+        if not len(self.layers):
+            return hidden
+        n = len(hidden)
+        visible = torch.ones(n, n, dtype=torch.bool, device=hidden.device).tril()
+        if segments is not None:
+            visible &= segments[:, None] == segments
+        for layer in self.layers:
+            assert isinstance(layer, DecoderLayer)
+            query, key, value = layer.project(hidden, 0)
+            seen = F.scaled_dot_product_attention(query, key, value, attn_mask=visible)
+            hidden = layer.finish(hidden, seen)
+        return hidden
+
+
+class PrefixCache:
+    """The committed rows of one request as `layers` has read them.
+
+    Only committed rows come in, so nothing is ever rolled back.
+    """
+
+    def __init__(self, layers: PrefixLayers) -> None:
+        self._layers = layers
+        self._seen: list[_Seen] = []
+        self._length = 0
+
+    def __len__(self) -> int:
+        """Rows read so far."""
+        return self._length
+
+    def extend(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Read the rows [n, d] that were committed, n at least 1; their output rows."""
+        first, n = self._length, len(hidden)
+        self._length += n
+        visible = torch.ones(
+            n, self._length, dtype=torch.bool, device=hidden.device
+        ).tril(first)
+        for index, layer in enumerate(self._layers.layers):
+            assert isinstance(layer, DecoderLayer)
+            query, key, value = layer.project(hidden, first)
+            keys, values = self._store(index, first, key, value)
+            seen = F.scaled_dot_product_attention(
+                query, keys, values, attn_mask=visible
+            )
+            hidden = layer.finish(hidden, seen)
+        return hidden
+
+    def _store(
+        self, index: int, first: int, key: torch.Tensor, value: torch.Tensor
+    ) -> _Seen:
+        """Keys and values of one layer, with the new rows behind the `first` old."""
+        heads, n, width = key.shape
+        if index == len(self._seen):
+            self._seen.append(_Seen(key.new_empty(0), key.new_empty(0)))
+        held = self._seen[index]
+        if held.keys.dim() != 3 or held.keys.shape[1] < first + n:
+            # Twice as much each time: a row is copied once on average.
+            grown = _Seen(*(key.new_empty(heads, 2 * (first + n), width) for _ in "kv"))
+            for old, new in zip(held, grown, strict=True):
+                if first:
+                    new[:, :first] = old[:, :first]
+            held = self._seen[index] = grown
+        held.keys[:, first : first + n] = key
+        held.values[:, first : first + n] = value
+        return _Seen(held.keys[:, : first + n], held.values[:, : first + n])
+
+
+def _rotated(x: torch.Tensor, first: int) -> torch.Tensor:
+    """Rows [heads, n, head_dim], rotated by the positions from `first` on."""
+    half = x.shape[-1] // 2
+    steps = torch.arange(half, dtype=torch.float64, device=x.device) / half
+    places = torch.arange(first, first + x.shape[1], device=x.device)
+    angles = places.double()[:, None] * ROTARY_BASE**-steps
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    left, right = x[..., :half], x[..., half:]
+    return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
