@@ -1,0 +1,232 @@
+"""The losses of draft heads, one function each (section 0x0BA).
+
+Every loss is a weighted sum over heads, sum_i lambda_i L_i, and L_i is the mean over
+the rows that head i has (`rows.head_rows`): heads have different numbers of rows, and a
+sum over rows would weigh them by that. Logits and labels come as one entry a head, so
+no padding is ever looked at.
+
+Which embeddings a dependent head was given is not the loss's business: `forced_tokens`
+and `own_tokens` say what goes in.
+
+At a real vocabulary the logits of all heads at once do not fit. There `stored_loss`
+computes head, softmax and loss in one, a few hundred rows at a time (see `distil`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .. import checks
+from ..errors import SpecbookError
+from ..models.heads.base import Heads
+from .distil import distillation_loss
+
+Choose = Callable[[torch.Tensor], torch.Tensor]
+"""One token id a row, int64 [R], from logits [R, V]."""
+
+
+def head_weights(heads: int, decay: float = 1.0) -> list[float]:
+    """lambda_i = decay^(i - 1) for heads 1 .. `heads`; 1 counts all alike."""
+    checks.integer(heads, "heads", least=1)
+    decay = checks.float64(decay, "decay", least=0)
+    return [decay**index for index in range(heads)]
+
+
+def independent_loss(
+    logits: Sequence[torch.Tensor],
+    labels: Sequence[torch.Tensor],
+    weights: Sequence[float],
+) -> torch.Tensor:
+    """sum_i lambda_i CE(H_i(h), x_{t+i}): the loss of heads that see the state alone.
+
+    `logits[i - 1]` [R_i, V] of head i, from h and nothing else; `labels[i - 1]` int64
+    [R_i]. Such a head learns a marginal: what comes i tokens later, whatever comes
+    before it. The formula is `hard_label_loss`'s; what differs is what q_i was given.
+    """
+    return hard_label_loss(logits, labels, weights)
+
+
+def hard_label_loss(
+    logits: Sequence[torch.Tensor],
+    labels: Sequence[torch.Tensor],
+    weights: Sequence[float],
+) -> torch.Tensor:
+    """sum_i lambda_i CE(q_i( . | h, x_{t:t+i-1}), x_{t+i}): Hydra's loss.
+
+    `logits[i - 1]` [R_i, V] of head i given the tokens before; `labels[i - 1]` int64
+    [R_i]. Nats. A head without rows adds nothing. Raises `SpecbookError` for counts or
+    shapes that do not fit.
+    """
+    _check_heads(weights, logits=logits, labels=labels)
+    terms = []
+    for head, (rows, wanted) in enumerate(zip(logits, labels, strict=True), start=1):
+        if rows.dim() != 2 or wanted.shape != rows.shape[:1]:
+            raise SpecbookError(
+                f"head {head}: logits {list(rows.shape)} and labels "
+                f"{list(wanted.shape)} do not fit"
+            )
+        terms.append(_mean(F.cross_entropy(rows, wanted, reduction="none"), rows))
+    return _weighted(terms, weights)
+
+
+def teacher_loss(
+    logits: Sequence[torch.Tensor],
+    laws: Sequence[torch.Tensor],
+    weights: Sequence[float],
+) -> torch.Tensor:
+    """- sum_i lambda_i sum_v p_T(v | x_{<=t+i-1}) log q_i(v | h, x_{t:t+i-1}): the
+    teacher loss of Hydra++.
+
+    `laws[i - 1]` [R_i, V]: the target's whole law where head i predicts, a law a row.
+    With a law that is sure of the label this is `hard_label_loss`. Its least value is
+    the laws' entropy, not 0. Raises `SpecbookError` for rows that are no laws.
+    """
+    _check_heads(weights, logits=logits, laws=laws)
+    terms = []
+    for head, (rows, law) in enumerate(zip(logits, laws, strict=True), start=1):
+        _check_pair(head, rows, law, "laws")
+        if len(law) and not bool(
+            (law >= 0).all() and ((law.double().sum(-1) - 1).abs() <= 1e-3).all()
+        ):
+            raise SpecbookError(f"head {head}: a row of laws is no law")
+        cross = -(law * torch.log_softmax(rows, dim=-1)).sum(-1)
+        terms.append(_mean(cross, rows))
+    return _weighted(terms, weights)
+
+
+def tempered_loss(
+    logits: Sequence[torch.Tensor],
+    teacher_logits: Sequence[torch.Tensor],
+    weights: Sequence[float],
+    temperature: float,
+) -> torch.Tensor:
+    """sum_i lambda_i T^2 KL(softmax(z_T / T) || softmax(z_i / T)): both laws softened.
+
+    `teacher_logits[i - 1]` [R_i, V]. The gradient by a logit of the student is T times
+    the difference of the two softened laws, and that difference falls like 1 / T: the
+    square keeps its size when T is changed (Hinton et al. 2015). At T = 1 it is
+    `teacher_loss` less the teacher's entropy, so its gradients are the same.
+    """
+    heat = checks.float64(temperature, "temperature", least=0)
+    if heat == 0:
+        raise SpecbookError("temperature must be above 0")
+    _check_heads(weights, logits=logits, teacher_logits=teacher_logits)
+    terms = []
+    for head, (rows, taught) in enumerate(
+        zip(logits, teacher_logits, strict=True), start=1
+    ):
+        _check_pair(head, rows, taught, "teacher_logits")
+        log_p = torch.log_softmax(taught / heat, dim=-1)
+        log_q = torch.log_softmax(rows / heat, dim=-1)
+        divergence = F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
+        terms.append(heat**2 * _mean(divergence, rows))
+    return _weighted(terms, weights)
+
+
+def stored_loss(
+    features: Sequence[torch.Tensor],
+    head_weight: torch.Tensor,
+    top_ids: Sequence[torch.Tensor],
+    top_logps: Sequence[torch.Tensor],
+    weights: Sequence[float],
+    **options: Any,
+) -> torch.Tensor:
+    """sum_i lambda_i KL on stored teacher rows: the k most probable tokens and the rest
+    (`distil.distillation_loss`, whose `options` these are).
+
+    `features[i - 1]` [R_i, d] of head i, for the LM head `head_weight` [V, d];
+    `top_ids`, `top_logps`: [R_i, k] a head. At k = V - 1 it is `teacher_loss` less the
+    laws' entropy; with k = 1 and a probability of 1 (`label_rows`) `hard_label_loss`.
+    """
+    _check_heads(weights, features=features, top_ids=top_ids, top_logps=top_logps)
+    terms = [
+        distillation_loss(rows, head_weight, ids, logps, **options)
+        if len(rows)
+        else rows.sum()
+        for rows, ids, logps in zip(features, top_ids, top_logps, strict=True)
+    ]
+    return _weighted(terms, weights)
+
+
+def label_rows(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """`labels` [R] as stored teacher rows that are sure: ids and log-probabilities
+    [R, 1]. The hard-label loss at a real vocabulary is `stored_loss` of these."""
+    return labels[:, None], torch.zeros((len(labels), 1))
+
+
+# ----------------------------------------------------------------- what goes in
+
+
+def forced_tokens(
+    tokens: torch.Tensor, positions: torch.Tensor, heads: int
+) -> torch.Tensor:
+    """Teacher forcing: the true tokens x_t .. x_{t+K-1}, int64 [R, K].
+
+    `tokens` int64 [n]: the stream; `positions` int64 [R]: t of each row. Behind the end
+    of the stream stands the last token; no head with a row there reads it.
+    """
+    checks.integer(heads, "heads", least=1)
+    places = positions[:, None] + torch.arange(heads, device=positions.device)
+    return tokens[places.clamp_max(len(tokens) - 1)]
+
+
+@torch.no_grad()
+def own_tokens(
+    heads: Heads,
+    base: torch.Tensor,
+    pending: torch.Tensor,
+    embed: Callable[[torch.Tensor], torch.Tensor],
+    logits: Callable[[torch.Tensor], torch.Tensor],
+    choose: Choose | None = None,
+) -> torch.Tensor:
+    """Self-conditioning: x_t and then what the heads themselves say, int64 [R, K].
+
+    `base` [R, d] of the last committed rows, `pending` int64 [R]: x_t. `embed` and
+    `logits`: the target's frozen embedding and LM head. `choose` picks a token a row
+    from logits [R, V], by default the most probable. No gradient: the choice has none,
+    and the article calls what could stand for it a surrogate. Labels and laws of such
+    rows must be taken after the chosen tokens, where they are not the text's own.
+    """
+    pick = choose or (lambda rows: rows.argmax(dim=-1))
+    rows = torch.arange(len(base), device=base.device)
+    found = [pending]
+    state = heads.start(base, embed(pending))
+    for _ in range(heads.config.heads - 1):
+        token = pick(logits(heads.features(state)))
+        found.append(token)
+        state = heads.step(state, rows, embed(token))
+    return torch.stack(found, dim=1)
+
+
+def _check_heads(weights: Sequence[float], **columns: Sequence[Any]) -> None:
+    """As many entries of each as there are heads, and weights that can weigh."""
+    for place, weight in enumerate(weights):
+        checks.real(weight, f"weights[{place}]", least=0)
+    counts = {name: len(column) for name, column in columns.items()}
+    if set(counts.values()) != {len(weights)} or not len(weights):
+        raise SpecbookError(
+            f"{len(weights)} weights for {counts}: one a head is needed"
+        )
+
+
+def _check_pair(head: int, rows: torch.Tensor, other: torch.Tensor, name: str) -> None:
+    if rows.dim() != 2 or rows.shape != other.shape:
+        raise SpecbookError(
+            f"head {head}: logits {list(rows.shape)} and {name} {list(other.shape)} "
+            "do not fit"
+        )
+
+
+def _mean(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """The mean; of no rows 0, which still belongs to the graph."""
+    return values.mean() if len(values) else rows.sum()
+
+
+def _weighted(terms: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
+    return torch.stack(
+        [weight * term for weight, term in zip(weights, terms, strict=True)]
+    ).sum()
