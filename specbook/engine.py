@@ -193,6 +193,13 @@ def generate(
     ]
     for item, drafter in zip(sources, drafters, strict=True):
         _check_part(drafter, f"session of {item.contract.name!r}", "propose", "commit")
+    if any(hasattr(drafter, "observe") for drafter in drafters):
+        _check_part(
+            session,
+            "target session with hidden states",
+            *("watch_hidden", "committed_hidden"),
+        )
+        session.watch_hidden()
     rounds: list[Round] = []
     tokens: list[int] = []
     while True:
@@ -306,9 +313,11 @@ def _round(
             _check_mass(verifier.contract.name, selection.rows, block, asked)
         published = _cut(block, room, ends)
     with watch.bill("temporary_state"):
+        before = len(session.tokens)
         session.commit(selection.rows[: len(published) - 1], published[-1])
         for _, drafter in drafters:
             drafter.commit(published)
+        _show_hidden(session, drafters, before)
     if len(published) < len(block):
         ending = "cut"
     elif not tree:
@@ -326,6 +335,24 @@ def _round(
         ending=ending,
         ledger=watch.close(len(published)),
     )
+
+
+def _show_hidden(session: Any, drafters: list[tuple[Any, Any]], before: int) -> None:
+    """Give the states of the rows that were just committed to every source that reads
+    them. The cache held all but the last of the `before` tokens that there were; before
+    the first commit it was empty."""
+    readers = [drafter for _, drafter in drafters if hasattr(drafter, "observe")]
+    if not readers:
+        return
+    hidden = session.committed_hidden()
+    first = 0 if session.generation == 1 else before - 1
+    if len(hidden) != len(session.tokens) - 1 - first:
+        raise TargetError(
+            f"the target gave {len(hidden)} hidden states for the "
+            f"{len(session.tokens) - 1 - first} rows that were committed"
+        )
+    for drafter in readers:
+        drafter.observe(hidden)
 
 
 def _check_mass(

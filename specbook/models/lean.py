@@ -41,6 +41,7 @@ from .protocol import FRONTIER
 from .target import (
     LogitRows,
     ModelTarget,
+    Seen,
     UnsupportedTargetError,
     check_config,
     check_model,
@@ -133,6 +134,7 @@ class LeanTarget(ModelTarget):
         self.dtype = head.dtype
         self.device = head.device
         self._head = describe_head(head, head is model.get_input_embeddings().weight)
+        self.hidden_width = int(head.shape[1])
         self._loaded_attention = str(config._attn_implementation)
         # Once, and before the weights move. The packed ones are copies: no change to
         # `model` reaches them, so this stays their identity.
@@ -165,24 +167,38 @@ class LeanTarget(ModelTarget):
         return _State(self._weights)
 
     def _forward(
-        self, state: _State, pending: list[int], tree: CandidateTree
+        self,
+        state: _State,
+        pending: list[int],
+        tree: CandidateTree,
+        seen: Seen = None,
     ) -> LeanRows:
-        rows = LeanRows(self._weights, self._run(state, pending, tree), tree)
+        rows = LeanRows(self._weights, self._run(state, pending, tree, 0, seen), tree)
         # The frontier's law is always needed; its group belongs to the forward.
         rows.prepare(FRONTIER)
         return rows
 
     def _grow(
-        self, state: _State, tree: CandidateTree, done: int, rows: LeanRows
+        self,
+        state: _State,
+        tree: CandidateTree,
+        done: int,
+        rows: LeanRows,
+        seen: Seen = None,
     ) -> LeanRows:
-        hidden = torch.cat([rows._hidden, self._run(state, [], tree, done)])
+        hidden = torch.cat([rows._hidden, self._run(state, [], tree, done, seen)])
         grown = LeanRows(self._weights, hidden, tree, rows._ready)
         for first in range(done, len(tree), HEAD_GROUP):
             grown._heads(list(range(first, min(first + HEAD_GROUP, len(tree)))))
         return grown
 
     def _run(
-        self, state: _State, pending: list[int], tree: CandidateTree, done: int = 0
+        self,
+        state: _State,
+        pending: list[int],
+        tree: CandidateTree,
+        done: int = 0,
+        seen: Seen = None,
     ) -> torch.Tensor:
         """Last hidden states of the last pending token, if there is one, and of the
         tree's rows from `done` on; the rows before it lie in `state`."""
@@ -193,7 +209,9 @@ class LeanTarget(ModelTarget):
             block, pending = pending[:PREFILL], pending[PREFILL:]
             positions = np.arange(base, base + PREFILL)
             mask = visibility(base, PREFILL, np.zeros((0, 0), dtype=bool))
-            weights.run(state, block, positions, mask)
+            hidden = weights.run(state, block, positions, mask)
+            if seen is not None:
+                seen.append(hidden)
             base += PREFILL
         positions = np.concatenate(
             [
@@ -208,7 +226,27 @@ class LeanTarget(ModelTarget):
             visible = None
         ids = [*pending, *tree.token_ids[done:]]
         hidden = weights.run(state, ids, positions, visible)
+        if seen is not None:
+            seen.append(hidden)
         return hidden[max(0, len(pending) - 1) :]
+
+    def _read(self, states: torch.Tensor) -> torch.Tensor:
+        return self._weights.normed(states, self._weights.final_norm)
+
+    @torch.inference_mode()
+    def embed_tokens(self, ids: torch.Tensor) -> torch.Tensor:
+        """As `HiddenTarget.embed_tokens`."""
+        return self._weights.embedding[ids]
+
+    @torch.inference_mode()
+    def read_out(self, features: torch.Tensor) -> torch.Tensor:
+        """As `HiddenTarget.read_out`."""
+        return self._weights.read_out(features.to(self.dtype))
+
+    @torch.inference_mode()
+    def head_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As `HiddenTarget.head_rows`."""
+        return self._weights.head.rows(ids)
 
 
 @torch.inference_mode()
@@ -501,6 +539,16 @@ class _Weights:
             hidden = padded
         return self.head(self.normed(hidden, self.final_norm))
 
+    def read_out(self, features: torch.Tensor) -> torch.Tensor:
+        """Logits [len(features), V] of rows that are normed already, in the model's
+        dtype."""
+        count = len(features)
+        if count < self.least_rows:
+            padded = torch.zeros((self.least_rows, self.width), dtype=self.dtype)
+            padded[:count] = features
+            features = padded
+        return self.head(features)[:count]
+
 
 _Read = Callable[[str], "torch.Tensor | None"]
 """The tensor of a name, a copy of one's own; None for a bias that is not there."""
@@ -564,6 +612,11 @@ class _Linear:
         if self._packed:
             return self._apply(x, self._weight, self._bias, "none", [], "")
         return F.linear(x, self._weight, self._bias)
+
+    def rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Some rows of W and of b, in the plain layout."""
+        weight = self._weight.to_dense() if self._packed else self._weight
+        return weight[ids], None if self._bias is None else self._bias[ids]
 
     def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """residual + (x W^T + b); the residual is float32."""

@@ -12,6 +12,10 @@ computes it together with the tree. So after every commit the cache covers exact
 
 A draft model is a target too, with two verbs more (`GrowingSession`): it computes its
 own tree level by level, and it may be told tokens for which it has no state.
+
+Draft heads read the target's own hidden states (`HiddenTarget`). Those of the rows that
+a commit keeps are handed out after it (`HiddenSession`), if somebody asked before the
+first verify; else nothing is kept and nothing is spent.
 """
 
 from __future__ import annotations
@@ -136,6 +140,49 @@ class Target(Protocol):
         """A new request. Raises ValueError for an empty prompt, an id outside the
         vocabulary, or a prompt longer than the context limit."""
         ...
+
+
+@runtime_checkable
+class HiddenSession(TargetSession, Protocol):
+    """A session that can give the target's hidden states."""
+
+    def watch_hidden(self) -> None:
+        """Keep hidden states from now on. Raises `TargetError` when rows have been
+        computed already, whose states are lost, or when the target has none."""
+        ...
+
+    def committed_hidden(self) -> Any:
+        """The hidden states [n, d] of the rows that the last commit added to the
+        cache, in the order of their tokens: the whole prompt after the first, and each
+        time all committed tokens but the pending one. They are the states as the LM
+        head reads them, after the final norm. Raises `CommitError` before the first
+        commit, `TargetError` when nobody asked for them."""
+        ...
+
+
+@runtime_checkable
+class HiddenTarget(Target, Protocol):
+    """A target whose hidden states, embedding and LM head draft heads can use."""
+
+    hidden_width: int
+    """d: of a state that the LM head reads, and of an embedding."""
+
+    def embed_tokens(self, ids: Any) -> Any:
+        """Embeddings [..., d] of an int64 tensor of ids, as stored."""
+        ...
+
+    def read_out(self, features: Any) -> Any:
+        """Logits [n, V] that the LM head gives for rows [n, d] like hidden states."""
+        ...
+
+    def head_rows(self, ids: Any) -> tuple[Any, Any]:
+        """The LM head's own rows for some tokens: weight [n, d], bias [n] or None."""
+        ...
+
+
+def gives_hidden(target: Any) -> bool:
+    """Whether sessions of `target` give hidden states. A table may or may not."""
+    return bool(getattr(target, "gives_hidden", False))
 
 
 def check_path(

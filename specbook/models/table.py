@@ -42,8 +42,10 @@ class TableTarget:
     prefix. A law is a sequence [V] of Fractions (kept exact) or floats, summing to 1.
     `vocab_size` may be left out for a mapping that is not empty. `context_limit`:
     positions that the pretend model has, or None. `eos_token_id`: an id, several, or
-    None. The keys of a mapping are checked now, laws at every look-up: a wrong one
-    raises `LawError`, an unknown prefix `TargetError`, both naming the prefix.
+    None. `hidden`: a function of the prefix that stands for a model's hidden state
+    after its last token, a vector of anything; without it the table has no states. The
+    keys of a mapping are checked now, laws at every look-up: a wrong one raises
+    `LawError`, an unknown prefix `TargetError`, both naming the prefix.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class TableTarget:
         vocab_size: int | None = None,
         context_limit: int | None = None,
         eos_token_id: int | tuple[int, ...] | None = None,
+        hidden: Callable[[tuple[int, ...]], Sequence[Any]] | None = None,
     ) -> None:
         if not callable(table) and not isinstance(table, Mapping):
             raise SpecbookError(
@@ -78,6 +81,12 @@ class TableTarget:
         self.eos_token_id = check_eos(eos_token_id, self.vocab_size)
         if not callable(table):
             _check_entries(table, self.vocab_size)
+        if hidden is not None and not callable(hidden):
+            raise SpecbookError(
+                f"hidden must be a function of a prefix, got {hidden!r}"
+            )
+        self._hidden = hidden
+        self.gives_hidden = hidden is not None
         self._table = table
         self._unique = uuid.uuid4().hex
 
@@ -123,6 +132,14 @@ class TableTarget:
             "backend": f"specbook {__version__} table",
         }
 
+    def hidden_state(self, prefix: Sequence[int]) -> list[Any]:
+        """The state after the last token of `prefix`. `TargetError` without one."""
+        if self._hidden is None:
+            raise TargetError("this table has no hidden states")
+        return checks.entries(
+            self._hidden(tuple(prefix)), f"the state after {tuple(prefix)}", "numbers"
+        )
+
     def start(self, prompt_ids: Sequence[int]) -> TableSession:
         """As `Target.start`."""
         tokens = check_prompt(prompt_ids, self.vocab_size, self.context_limit)
@@ -145,13 +162,17 @@ def _check_entries(table: Mapping[Any, Any], vocab_size: int) -> None:
 
 
 class TableSession:
-    """One request to a `TableTarget`. See `GrowingSession`."""
+    """One request to a `TableTarget`. See `GrowingSession` and `HiddenSession`."""
 
     def __init__(self, target: TableTarget, tokens: list[int]) -> None:
         self.target = target
         self.tokens = tokens
         self.generation = 0
         self._open: CandidateTree | None = None
+        self._watched = False
+        self._added: tuple[int, int] | None = None
+        """The first and past-the-last token that the last commit would have cached."""
+        self._cached = 0
 
     def verify(self, tree: CandidateTree) -> TableRows:
         """As `TargetSession.verify`; looks nothing up until a law is asked for."""
@@ -166,6 +187,8 @@ class TableSession:
             raise CommitError("commit without a verify before it")
         path, token = check_path(self._open, rows, token, self.target.vocab_size)
         self.tokens.extend(self._open.token_ids[row] for row in path)
+        self._added = (self._cached, len(self.tokens))
+        self._cached = len(self.tokens)
         self.tokens.append(token)
         self.generation += 1
         self._open = None
@@ -180,6 +203,25 @@ class TableSession:
         self.tokens += checks.token_ids(tokens, vocab_size=self.target.vocab_size)
         self.generation += 1
         self._open = None
+        if self._added is not None:
+            self._added = (self._cached, self._cached)
+
+    def watch_hidden(self) -> None:
+        """As `HiddenSession.watch_hidden`."""
+        if not self.target.gives_hidden:
+            raise TargetError("this table has no hidden states")
+        self._watched = True
+
+    def committed_hidden(self) -> list[list[Any]]:
+        """As `HiddenSession.committed_hidden`, as a list of lists."""
+        if not self._watched:
+            raise TargetError("nobody asked to watch the hidden states")
+        if self._added is None:
+            raise CommitError("hidden states of a commit before the first one")
+        return [
+            self.target.hidden_state(self.tokens[: place + 1])
+            for place in range(*self._added)
+        ]
 
     def bytes_per_row(self) -> int:
         """Zero: a table keeps no state."""

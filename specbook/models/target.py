@@ -13,12 +13,13 @@ row for row and after every commit, the logits of plain forwards (`selftest`).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,13 +144,21 @@ def context_limit(config: Any) -> int | None:
 # ------------------------------------------------------------------- the target
 
 
+Seen = list[torch.Tensor] | None
+"""Hidden rows that somebody wants to have, or None if nobody does."""
+
+
 class ModelTarget:
     """What the generic and the lean target share: identity, text, sessions.
 
     A subclass supplies `_new_state()` (an empty cache with `keep(base, extra)`,
-    `len()`), `_forward(state, pending, tree) -> rows` and `_grow(state, tree, done,
-    rows) -> rows`, which computes the rows of `tree` from row `done` on.
+    `len()`), `_forward(state, pending, tree, seen) -> rows` and `_grow(state, tree,
+    done, rows, seen) -> rows`, which computes the rows of `tree` from row `done` on.
+    `seen`: None, or a list to which the states of all computed rows are appended, in
+    order; `_read(states)` makes of them what the LM head reads.
     """
+
+    gives_hidden = True
 
     config: Any
     vocab_size: int
@@ -177,10 +186,38 @@ class ModelTarget:
     def _new_state(self) -> Any:
         raise NotImplementedError
 
-    def _forward(self, state: Any, pending: list[int], tree: CandidateTree) -> Any:
+    def _forward(
+        self, state: Any, pending: list[int], tree: CandidateTree, seen: Seen = None
+    ) -> Any:
         raise NotImplementedError
 
-    def _grow(self, state: Any, tree: CandidateTree, done: int, rows: Any) -> Any:
+    def _grow(
+        self,
+        state: Any,
+        tree: CandidateTree,
+        done: int,
+        rows: Any,
+        seen: Seen = None,
+    ) -> Any:
+        raise NotImplementedError
+
+    def _read(self, states: torch.Tensor) -> torch.Tensor:
+        return states
+
+    # ------------------------------------------------------------- for draft heads
+
+    hidden_width: int
+
+    def embed_tokens(self, ids: torch.Tensor) -> torch.Tensor:
+        """As `HiddenTarget.embed_tokens`."""
+        raise NotImplementedError
+
+    def read_out(self, features: torch.Tensor) -> torch.Tensor:
+        """As `HiddenTarget.read_out`."""
+        raise NotImplementedError
+
+    def head_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As `HiddenTarget.head_rows`."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- identity
@@ -341,7 +378,8 @@ def check_source(source: Any) -> str | None:
 
 
 class ModelSession:
-    """One request to a model. See `TargetSession` and `GrowingSession`."""
+    """One request to a model. See `TargetSession`, `GrowingSession` and
+    `HiddenSession`."""
 
     def __init__(self, target: ModelTarget, tokens: list[int]) -> None:
         self.target = target
@@ -351,6 +389,10 @@ class ModelSession:
         self._base = 0
         """Rows of committed tokens in the cache; `tokens[_base:]` is pending."""
         self._open: tuple[CandidateTree, Any] | None = None
+        self._watched = False
+        self._seen: Seen = None
+        """States of the rows computed since the last commit, if they are watched."""
+        self._committed: torch.Tensor | None = None
 
     @property
     def cached(self) -> int:
@@ -366,8 +408,10 @@ class ModelSession:
         target = self.target
         check_tree(tree, len(self.tokens), target.vocab_size, target.context_limit)
         self._forget()
+        self._seen = [] if self._watched else None
+        pending = self.tokens[self._base :]
         try:
-            rows = target._forward(self._state, self.tokens[self._base :], tree)
+            rows = target._forward(self._state, pending, tree, self._seen)
         except BaseException:
             # A forward that broke off half-way has written to some layers only.
             self._state.keep(self._base, [])
@@ -384,11 +428,14 @@ class ModelSession:
         check_tree(tree, len(self.tokens), target.vocab_size, target.context_limit)
         if len(tree) > done:
             before = len(self._state)
+            seen: Seen = [] if self._watched else None
             try:
-                rows = target._grow(self._state, tree, done, rows)
+                rows = target._grow(self._state, tree, done, rows, seen)
             except BaseException:
                 self._state.keep(before, [])
                 raise
+            if self._seen is not None and seen is not None:
+                self._seen += seen
         self._open = (tree, rows)
         return rows
 
@@ -400,7 +447,14 @@ class ModelSession:
         tree, _ = self._open
         path, token = check_path(tree, rows, token, self.target.vocab_size)
         length = len(self.tokens)
-        self._state.keep(self._base, self._kept_rows(self._base, length, path))
+        kept = self._kept_rows(self._base, length, path)
+        if self._seen is not None:
+            # States were appended in the order in which rows were written.
+            states = torch.cat(self._seen)
+            places = [row - self._base for row in kept]
+            self._committed = self.target._read(states[places])
+            self._seen = None
+        self._state.keep(self._base, kept)
         self.tokens.extend(tree.token_ids[row] for row in path)
         self._base = len(self.tokens)
         self.tokens.append(token)
@@ -414,12 +468,31 @@ class ModelSession:
         self._forget()
         self.tokens += found
         self.generation += 1
+        if self._committed is not None:
+            self._committed = self._committed[:0]  # no row was added
+
+    def watch_hidden(self) -> None:
+        """As `HiddenSession.watch_hidden`."""
+        if not self._watched and (self._base or self._open is not None):
+            raise TargetError(
+                "hidden states are asked for too late: rows have been computed"
+            )
+        self._watched = True
+
+    def committed_hidden(self) -> torch.Tensor:
+        """As `HiddenSession.committed_hidden`."""
+        if not self._watched:
+            raise TargetError("nobody asked to watch the hidden states")
+        if self._committed is None:
+            raise CommitError("hidden states of a commit before the first one")
+        return self._committed
 
     def _forget(self) -> None:
         """Drop the rows of an open tree, if there is one, and of what was pending."""
         if self._open is not None:
             self._state.keep(self._base, [])
             self._open = None
+        self._seen = None
 
     @staticmethod
     def _kept_rows(base: int, length: int, path: Sequence[int]) -> list[int]:
@@ -481,6 +554,10 @@ class TransformersTarget(ModelTarget):
         embedding = model.get_input_embeddings()
         tied = embedding is not None and embedding.weight is head.weight
         self._head = describe_head(head.weight, tied)
+        self.hidden_width = int(head.weight.shape[1])
+        self.gives_hidden = embedding is not None and (
+            embedding.weight.shape[1] == self.hidden_width
+        )
         self._bytes_per_row = self._measure_row()
         self._bind(model)
         self._bound_stamp = tensors_stamp(model.state_dict())
@@ -501,17 +578,32 @@ class TransformersTarget(ModelTarget):
         return TreeCache()
 
     def _forward(
-        self, state: TreeCache, pending: list[int], tree: CandidateTree
+        self,
+        state: TreeCache,
+        pending: list[int],
+        tree: CandidateTree,
+        seen: Seen = None,
     ) -> LogitRows:
-        return LogitRows(self._run(state, pending, tree))
+        return LogitRows(self._run(state, pending, tree, 0, seen))
 
     def _grow(
-        self, state: TreeCache, tree: CandidateTree, done: int, rows: LogitRows
+        self,
+        state: TreeCache,
+        tree: CandidateTree,
+        done: int,
+        rows: LogitRows,
+        seen: Seen = None,
     ) -> LogitRows:
-        return LogitRows(torch.cat([rows._logits, self._run(state, [], tree, done)]))
+        new = self._run(state, [], tree, done, seen)
+        return LogitRows(torch.cat([rows._logits, new]))
 
     def _run(
-        self, state: TreeCache, pending: list[int], tree: CandidateTree, done: int = 0
+        self,
+        state: TreeCache,
+        pending: list[int],
+        tree: CandidateTree,
+        done: int = 0,
+        seen: Seen = None,
     ) -> torch.Tensor:
         """Logits of the last pending token, if there is one, and of the tree's rows
         from `done` on; the rows before it lie in `state`."""
@@ -527,11 +619,57 @@ class TransformersTarget(ModelTarget):
         positions = self._positions(base, len(pending), tree, done)
         if positions is not None:
             arguments["position_ids"] = positions
+        if seen is not None:
+            with self._head_inputs(needed, seen):
+                return self.model(**arguments).logits[0, -needed:]
         if self._slices_head:
             # The head is the widest matrix of a small model: only the rows whose law
             # somebody may ask for, the pending token's and the tree's.
             arguments["logits_to_keep"] = needed
         return self.model(**arguments).logits[0, -needed:]
+
+    @contextlib.contextmanager
+    def _head_inputs(self, needed: int, seen: list[torch.Tensor]) -> Iterator[None]:
+        """Within it, what the LM head is about to read is appended to `seen`, all rows
+        of it, and the head gets the last `needed` rows only. Where a family norms its
+        states, and how it calls that, need not be known."""
+        before = len(seen)
+
+        def keep(module: Any, inputs: tuple[torch.Tensor, ...]) -> Any:
+            if not inputs:
+                return None  # a family that hands its states over by name
+            seen.append(inputs[0][0])
+            return (inputs[0][:, -needed:], *inputs[1:])
+
+        hook = self.model.get_output_embeddings().register_forward_pre_hook(keep)
+        try:
+            yield
+        finally:
+            hook.remove()
+        if len(seen) != before + 1:
+            raise TargetError(
+                f"{type(self.model).__name__} does not call its LM head on the hidden "
+                "states once a forward, so they cannot be read there"
+            )
+
+    @torch.inference_mode()
+    def embed_tokens(self, ids: torch.Tensor) -> torch.Tensor:
+        """As `HiddenTarget.embed_tokens`."""
+        return self.model.get_input_embeddings().weight[ids.to(self.device)]
+
+    @torch.inference_mode()
+    def read_out(self, features: torch.Tensor) -> torch.Tensor:
+        """As `HiddenTarget.read_out`."""
+        head = self.model.get_output_embeddings()
+        return head(features.to(self.device, self.dtype))
+
+    @torch.inference_mode()
+    def head_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """As `HiddenTarget.head_rows`."""
+        head = self.model.get_output_embeddings()
+        rows = ids.to(self.device)
+        bias = getattr(head, "bias", None)
+        return head.weight[rows], None if bias is None else bias[rows]
 
     def _positions(
         self, base: int, pending: int, tree: CandidateTree, done: int = 0
