@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from specbook import drafts, paths
 from specbook.chance import Sampler, law
 from specbook.drafts.neural import draft_model as module
-from specbook.drafts.neural.draft_model import CHILDREN, DraftModel
+from specbook.drafts.neural.draft_model import DraftModel
 from specbook.drafts.neural.own_tree import OwnTree
+from specbook.drafts.neural.planned import CHILDREN
 from specbook.drafts.samplers import most_probable
 from specbook.engine import generate
 from specbook.errors import ArtifactError, ContractError, SpecbookError
