@@ -51,6 +51,18 @@ def verify_time(
         typer.Option(help="Where the batched forward runs: cpu or cuda."),
     ] = None,
     temperature: TemperatureOption = 0.0,
+    nodes: Annotated[
+        list[int] | None, typer.Option(help="Rows with the root; repeatable; with 1.")
+    ] = None,
+    prefix: Annotated[
+        list[int] | None, typer.Option(help="Tokens before them; repeatable.")
+    ] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="chain, star, sequoia; repeatable.")
+    ] = None,
+    batch: Annotated[
+        list[int] | None, typer.Option(help="Requests in one forward; repeatable.")
+    ] = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -64,6 +76,10 @@ def verify_time(
         dtype=dtype,
         device=device,
         temperature=temperature,
+        nodes=nodes,
+        prefixes=prefix,
+        shapes=shape,
+        batches=batch,
         progress=say,
     )
     print_report(profile, out, as_json=as_json)

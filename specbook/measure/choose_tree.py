@@ -62,6 +62,7 @@ def choose_tree(
     workload: str | None = None,
     prefix: int | None = None,
     shape: str | None = None,
+    batch: int = 1,
     max_depth: int | None = None,
     pooled: bool = False,
     worlds: int = 1000,
@@ -72,9 +73,10 @@ def choose_tree(
     `times`: of the runtime's own forward, at `prefix` tokens and `shape`, by default
     the first that was measured. `counts`: of the source that will draft, on `workload`
     or on all. `draft_steps`: {rows: seconds} (`measure_draft_step`), empty for a source
-    without a model. `pooled`: one row of slots for all depths, so that deeper trees can
-    be planned than were measured. Raises `SpecbookError` for profiles of two targets or
-    number formats, and what `decide` raises.
+    without a model. `batch`: so many requests share a forward; above one it is the
+    profile's batched forward that counts. `pooled`: one row of slots for all depths, so
+    that deeper trees can be planned than were measured. Raises `SpecbookError` for
+    profiles of two targets or number formats, and what `decide` raises.
     """
     for value, kind in ((times, VerifyProfile), (counts, AcceptanceProfile)):
         if not isinstance(value, kind):
@@ -88,7 +90,9 @@ def choose_tree(
                 "belong together"
             )
     observed = counts.observed(workload)
-    measured = times.times("runtime", 1, prefix, shape, draft=draft_steps)
+    checks.integer(batch, "batch", least=1)
+    forward = "runtime" if batch == 1 else "batch"
+    measured = times.times(forward, batch, prefix, shape, draft=draft_steps)
     decision = decide(
         observed.pooled() if pooled else observed,
         measured,
@@ -110,10 +114,12 @@ def choose_tree(
         temperatures=(temperature, temperature),
         calibration_data=json.dumps(data),
         calibration_date=str(counts.machine.get("date", "not recorded")),
-        batch_regime="one request",
+        batch_regime=(
+            "one request" if batch == 1 else f"{batch} requests in one forward"
+        ),
         hardware=str(times.machine.get("processor", "not recorded")),
         kernel=(
-            f"{times.settings.get('runtime')}; threads "
+            f"{times.settings.get('runtime' if batch == 1 else 'batch')}; threads "
             f"{times.machine.get('threads')}; specbook {__version__}"
         ),
         verify_curve=tuple(measured.steps().items()),

@@ -73,8 +73,8 @@ def roofline(
         weights * target.dtype.itemsize,
         weights,
         target.start([0]).bytes_per_row(),
-        bandwidth(turns=turns, clock=clock),
-        speed(target.dtype, turns=turns, clock=clock),
+        bandwidth(device=target.device, turns=turns, clock=clock),
+        speed(target.dtype, device=target.device, turns=turns, clock=clock),
     )
 
 
@@ -96,25 +96,42 @@ def multiplied_weights(config: Any) -> int:
     return count
 
 
-def bandwidth(*, turns: int = 5, clock: Clock = time.perf_counter) -> float:
+def bandwidth(
+    *,
+    device: str | torch.device = "cpu",
+    turns: int = 5,
+    clock: Clock = time.perf_counter,
+) -> float:
     """Bytes a second of summing up a tensor that no cache holds."""
-    long = torch.ones(READ_BYTES // 4)
-    return READ_BYTES / _median(lambda: long.sum(), turns, clock)
+    long = torch.ones(READ_BYTES // 4, device=device)
+    return READ_BYTES / _median(lambda: long.sum(), long.device, turns, clock)
 
 
 def speed(
-    dtype: torch.dtype, *, turns: int = 5, clock: Clock = time.perf_counter
+    dtype: torch.dtype,
+    *,
+    device: str | torch.device = "cpu",
+    turns: int = 5,
+    clock: Clock = time.perf_counter,
 ) -> float:
     """Operations a second of a square product in `dtype`."""
-    one = torch.ones((SQUARE, SQUARE), dtype=dtype)
-    return 2 * SQUARE**3 / _median(lambda: one @ one, turns, clock)
+    one = torch.ones((SQUARE, SQUARE), dtype=dtype, device=device)
+    return 2 * SQUARE**3 / _median(lambda: one @ one, one.device, turns, clock)
 
 
-def _median(action: Callable[[], Any], turns: int, clock: Clock) -> float:
+def _median(
+    action: Callable[[], Any], device: torch.device, turns: int, clock: Clock
+) -> float:
+    def finished() -> float:
+        # A GPU is given its work and goes on by itself.
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return clock()
+
     action()
     spent = []
     for _ in range(turns):
-        began = clock()
+        began = finished()
         action()
-        spent.append(clock() - began)
+        spent.append(finished() - began)
     return statistics.median(spent)

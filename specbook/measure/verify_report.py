@@ -111,6 +111,7 @@ class VerifyProfile(Report):
             tuple(cell.nodes for cell in cells),
             np.array([cell.seconds for cell in cells]).T,
             {n: np.array(seconds) for n, seconds in (draft or {}).items()},
+            batch,
         )
 
     # ----------------------------------------------------------------- the report

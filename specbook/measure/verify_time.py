@@ -450,11 +450,16 @@ def run(
     dtype: str = "float32",
     device: str | None = None,
     temperature: float = 0.0,
+    nodes: Sequence[int] | None = None,
+    prefixes: Sequence[int] | None = None,
+    shapes: Sequence[str] | None = None,
+    batches: Sequence[int] | None = None,
     progress: Progress | None = None,
 ) -> VerifyProfile:
     """Times `QUICK` or `FULL` for a target and writes the profile to `out`.
 
-    `target`: a folder or hub id; None is the book's own. `device`: where the batched
+    `target`: a folder or hub id; None is the book's own. `nodes`, `prefixes`, `shapes`,
+    `batches`: instead of the grid's own, see `Grid`. `device`: where the batched
     forward runs; naming one asks for it in the quick form, too. A file that was begun
     under the same circumstances is continued. Raises `ValueError` for bad options,
     before a model is loaded.
@@ -466,8 +471,16 @@ def run(
     checks.boolean(full, "full")
     checked_dtype(dtype)
     tell = teller(progress)
+    instead: dict[str, Any] = {
+        "nodes": nodes,
+        "prefixes": prefixes,
+        "shapes": shapes,
+        "batches": batches,
+    }
     grid = replace(
-        FULL if full else QUICK, temperature=SamplingPolicy(temperature).temperature
+        FULL if full else QUICK,
+        temperature=SamplingPolicy(temperature).temperature,
+        **{name: value for name, value in instead.items() if value is not None},
     )
     if device is not None:
         checked_device(device)

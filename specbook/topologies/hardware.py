@@ -188,11 +188,13 @@ class Times:
     """Measured seconds. `verify[turn, i]`: a verification of `nodes[i]` rows, root
     included, n = 1 among them; the sizes took turns, so a row of the table is one
     moment of the machine. `draft`: {rows: seconds of single draft steps over so many
-    rows}, empty for a source that runs no model."""
+    rows}, empty for a source that runs no model. `batch`: so many requests share a
+    verification; a level of their drafts is one step over the rows of all."""
 
     nodes: tuple[int, ...]
     verify: np.ndarray
     draft: Mapping[int, np.ndarray]
+    batch: int = 1
 
     def __post_init__(self) -> None:
         sizes = tuple(
@@ -201,6 +203,7 @@ class Times:
         )
         if 1 not in sizes or len(set(sizes)) != len(sizes):
             raise SpecbookError(f"nodes must differ and hold 1, got {list(sizes)}")
+        checks.integer(self.batch, "batch", least=1)
         object.__setattr__(self, "nodes", sizes)
         verify = _seconds(self.verify, "verify", 2)
         if verify.shape[1] != len(sizes) or not len(verify):
@@ -234,7 +237,7 @@ class Times:
         """What drafting `shape` costs, in target steps of one row: a draft step for
         each level, over as many rows as have children there."""
         medians = {n: float(np.median(x)) for n, x in self.draft.items()}
-        return float(_drafting(shape, medians, 0.0)) / self.one
+        return float(_drafting(shape, medians, 0.0, self.batch)) / self.one
 
 
 def _seconds(values: Any, name: str, dimensions: int) -> np.ndarray:
@@ -244,9 +247,11 @@ def _seconds(values: Any, name: str, dimensions: int) -> np.ndarray:
     return table
 
 
-def _drafting(shape: CandidateTree, steps: Mapping[int, Any], nothing: Any) -> Any:
-    """The sum of `steps` over the levels of `shape`: of the next size that was
-    measured, or above the largest in proportion to the rows."""
+def _drafting(
+    shape: CandidateTree, steps: Mapping[int, Any], nothing: Any, batch: int
+) -> Any:
+    """The sum of `steps` over the levels of `shape`, for `batch` requests: of the next
+    size that was measured, or above the largest in proportion to the rows."""
     if not steps or not len(shape):
         return nothing
     parents = set(shape.parents) - {PREFIX_FRONTIER}
@@ -256,6 +261,7 @@ def _drafting(shape: CandidateTree, steps: Mapping[int, Any], nothing: Any) -> A
     total = nothing
     largest = max(steps)
     for count in rows:
+        count *= batch
         size = min((n for n in steps if n >= count), default=largest)
         total = total + steps[size] * max(1.0, count / largest)
     return total
@@ -324,7 +330,7 @@ def decide(
             _progress(c.tree, drawn, observed.every_depth)
             / (
                 medians[:, times.nodes.index(c.nodes)] / one
-                + _drafting(c.tree, draft, np.zeros(worlds))
+                + _drafting(c.tree, draft, np.zeros(worlds), times.batch)
             )
             for c in choice.candidates
         ]

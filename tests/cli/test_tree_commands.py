@@ -57,6 +57,29 @@ def test_a_full_profile_has_batches_and_goes_on(runner, small, tiny, tmp_path):
     assert "1 of 2" not in done.stderr
 
 
+def test_a_part_of_the_grid_is_asked_for(runner, small, tiny, tmp_path):
+    """A stated subset, batches too, without the hours of the full grid."""
+    out = tmp_path / "times.json"
+    command = ["measure", "verify-time", "--target", tiny, "--out", out]
+    for name, values in (
+        ("--nodes", (1, 3)),
+        ("--prefix", (5, 7)),
+        ("--shape", ("chain", "star")),
+        ("--batch", (2,)),
+    ):
+        command += [part for value in values for part in (name, value)]
+    done = runner.invoke(app, list(map(str, command)))
+    assert done.exit_code == 0, done.output + done.stderr
+    profile = VerifyProfile.load(out)
+    assert profile.groups() == [
+        (forward, batch, prefix, shape)
+        for forward, batch in (("runtime", 1), ("batch", 2))
+        for prefix in (5, 7)
+        for shape in ("chain", "star")
+    ]
+    assert {cell.nodes for cell in profile.cells} == {1, 3}
+
+
 def test_bench_trees_prints_its_table(runner, monkeypatch, tmp_path):
     monkeypatch.setattr(
         bench_trees,
@@ -76,6 +99,10 @@ def test_bench_trees_prints_its_table(runner, monkeypatch, tmp_path):
         (["verify-time", "--dtype", "int8"], "dtype"),
         (["verify-time", "--device", "moon"], "device"),
         (["verify-time", "--temperature", "-1"], "temperature"),
+        (["verify-time", "--nodes", "2"], "nodes"),
+        (["verify-time", "--prefix", "0"], "prefixes"),
+        (["verify-time", "--shape", "ring"], "shapes"),
+        (["verify-time", "--batch", "0"], "batches"),
         (["verify-time", "--out", __file__], "not a verification profile"),
         (["acceptance", "--width", "0"], "width"),
         (["acceptance", "--depth", "0"], "depth"),

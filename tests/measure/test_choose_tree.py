@@ -83,6 +83,47 @@ def test_one_workload_and_pooled_depths() -> None:
     assert one.decision.choice.best.depth <= 2 < deep.decision.choice.best.depth
 
 
+def test_a_batch_is_priced_by_its_own_curve() -> None:
+    """Rows that are free alone and dear in company: the batch's tree is smaller. A
+    level of its drafts is one step over the rows of all requests."""
+    alone = times()
+    curve = ((1, 0.02), (2, 0.0205), (4, 0.03), (8, 0.06), (16, 0.12))
+    company = tuple(
+        Cell("batch", 4, 64, "sequoia", n, 0, (t, t, t), 0.0, 0.0, 0, 0)
+        for n, t in curve
+    )
+    both = replace(
+        alone,
+        settings={**alone.settings, "batch": "transformers"},
+        cells=alone.cells + company,
+    )
+    steps = {1: [0.001], 4: [0.002], 16: [0.004]}
+    one, four = (
+        choose_tree(both, counts(), steps, batch=batch, worlds=5) for batch in (1, 4)
+    )
+    best = four.decision.choice.best
+    assert 1 < best.nodes < one.decision.choice.best.nodes
+    assert dict(four.artifact.verify_curve) == {
+        n: pytest.approx(t / 0.02) for n, t in curve
+    }
+    below = {depth: 0 for depth in range(best.depth)}
+    for parent in {p for p in best.tree.parents}:
+        below[0 if parent < 0 else best.tree.depths[parent]] += 1
+    assert below[0] == 1, "of the four requests together, four rows"
+    price = dict(curve)[best.nodes] + sum(
+        steps[min(n for n in steps if n >= 4 * rows)][0] for rows in below.values()
+    )
+    assert best.steps == pytest.approx(price / 0.02)
+    assert four.artifact.batch_regime == "4 requests in one forward"
+    assert four.artifact.kernel.startswith("transformers")
+    assert one.artifact.batch_regime == "one request"
+    with pytest.raises(SpecbookError, match="batch 2"):
+        choose_tree(both, counts(), steps, batch=2)
+    for bad in (0, True, 1.5):
+        with pytest.raises(SpecbookError, match="batch"):
+            choose_tree(both, counts(), steps, batch=bad)  # type: ignore[arg-type]
+
+
 def test_profiles_that_do_not_belong_together_are_refused() -> None:
     for changes in ({"target": "sha256:9"}, {"dtype": "bfloat16"}):
         with pytest.raises(SpecbookError, match=next(iter(changes))):
