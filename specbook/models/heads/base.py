@@ -22,7 +22,7 @@ hold neither, so that no artifact repeats them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -32,7 +32,8 @@ from .config import HeadsConfig
 from .parts import PrefixCache, PrefixLayers
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State:
     """Rows of one level of a tree. `depth`: candidates since the pending token.
     `parts`: what the architecture remembers of each row, tensors [R, ...]."""
 
