@@ -35,6 +35,11 @@ DRAFTS: Mapping[str, str] = {
     "draft_model": "specbook.drafts.neural.draft_model:DraftModel",
     "staged": "specbook.drafts.neural.staged:Staged",
     "suffix": "specbook.drafts.suffix:Suffix",
+    "medusa": "specbook.drafts.neural.medusa:Medusa",
+    "hydra": "specbook.drafts.neural.hydra:Hydra",
+    "hydra_plus": "specbook.drafts.neural.hydra_plus:HydraPlus",
+    "clover": "specbook.drafts.neural.clover:Clover",
+    "markov": "specbook.drafts.neural.markov:Markov",
 }
 
 

@@ -147,9 +147,9 @@ def test_contents_that_contradict_each_other_are_refused(
         return publish(tmp_path / name, heads, target.identity())
 
     folder = fresh("shape")
-    told = json.loads((folder / storage.CONFIG).read_text())
+    told = json.loads((folder / storage.CONFIG).read_text(encoding="utf-8"))
     told["config"]["heads"] = 3
-    (folder / storage.CONFIG).write_text(json.dumps(told))
+    (folder / storage.CONFIG).write_text(json.dumps(told), encoding="utf-8")
     with pytest.raises(ArtifactError, match="its config needs None"):
         storage.read(remade(folder, target))
 
@@ -164,13 +164,13 @@ def test_contents_that_contradict_each_other_are_refused(
         ("[]", "{}", '{"config": 1, "vocabulary": null}', "nonsense")
     ):
         folder = fresh(f"config{number}")
-        (folder / storage.CONFIG).write_text(content)
+        (folder / storage.CONFIG).write_text(content, encoding="utf-8")
         with pytest.raises(ArtifactError, match="is no config"):
             storage.read(remade(folder, target))
 
     folder = fresh("vocabulary")
     told["config"]["heads"], told["vocabulary"] = 4, [1, 1]
-    (folder / storage.CONFIG).write_text(json.dumps(told))
+    (folder / storage.CONFIG).write_text(json.dumps(told), encoding="utf-8")
     with pytest.raises(ArtifactError, match="token 1 twice"):
         storage.read(remade(folder, target))
 
@@ -179,7 +179,7 @@ def test_contents_that_contradict_each_other_are_refused(
         storage.read(remade(folder, target, kind="draft model"))
 
     folder = fresh("files")
-    (folder / "more.txt").write_text("x")
+    (folder / "more.txt").write_text("x", encoding="utf-8")
     with pytest.raises(ArtifactError, match="more.txt"):
         storage.read(remade(folder, target))
 
