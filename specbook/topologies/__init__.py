@@ -51,8 +51,10 @@ def independent_chains(width: int, depth: int) -> CandidateTree:
 
     This is the budget before merging; chains with common prefixes need fewer rows.
     """
-    checks.integer(width, "width", least=1)
-    _check_size(width * checks.integer(depth, "depth", least=0))
+    # As ints of Python: those of numpy could not multiply what is too large.
+    width = checks.integer(width, "width", least=1)
+    depth = checks.integer(depth, "depth", least=0)
+    _check_size(width * depth)
     paths = [(rank, *[0] * (depth - 1)) for rank in range(width if depth else 0)]
     return CandidateTree.from_paths(paths, prefix_len=0)
 

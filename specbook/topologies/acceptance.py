@@ -14,11 +14,10 @@ vector does not say which one it is.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
-
-import numpy as np
 
 from .. import checks
 from ..errors import LawError
@@ -72,9 +71,8 @@ def from_histogram(counts: Iterable[Any], *, none_last: bool) -> list[Any]:
     total = sum(entries)
     if total == 0:
         raise LawError("counts are all 0: nothing was observed")
-    if all(isinstance(entry, int) for entry in entries):
-        total = Fraction(total)
-    return one_row([entry / total for entry in entries[: -1 if none_last else None]])
+    slots = entries[: -1 if none_last else None]
+    return one_row([entry / total for entry in slots], "counts")
 
 
 def one_row(acceptance: Iterable[Any], name: str = "acceptance") -> list[Any]:
@@ -88,7 +86,7 @@ def one_row(acceptance: Iterable[Any], name: str = "acceptance") -> list[Any]:
     total = sum(slots[1:])
     if total > 1 + (TOLERANCE if isinstance(total, float) else 0):
         raise LawError(
-            f"{name}: the slots sum to {float(total):.6g}, more than 1; if these are "
+            f"{name}: the slots sum to {float(total)!r}, more than 1; if these are "
             "rates given that earlier slots were refused, convert them by "
             "selected_from_conditional"
         )
@@ -102,19 +100,16 @@ def by_depth(acceptance: Any, name: str = "acceptance") -> tuple[list[list[Any]]
     numbers of slots; the shorter ones end in zeros here. Raises `LawError`.
     """
     entries = checks.entries(
-        list(acceptance) if isinstance(acceptance, np.ndarray) else acceptance,
-        name,
-        "probabilities, or rows of them",
-        LawError,
+        acceptance, name, "probabilities, or rows of them", LawError
     )
     if not entries:
         raise LawError(f"{name} is empty: give the unused zero and one slot at least")
-    nested = [isinstance(row, (list, tuple, np.ndarray)) for row in entries]
+    nested = [isinstance(e, Iterable) and not isinstance(e, str) for e in entries]
     if not any(nested):
         return [one_row(entries, name)], False
     rows = [one_row(row, f"{name}[{i}]") for i, row in enumerate(entries)]
     if any(isinstance(row[0], float) for row in rows):
-        rows = [[float(slot) for slot in row] for row in rows]
+        rows = [_floats(row, f"{name}[{i}]") for i, row in enumerate(rows)]
     width = max(map(len, rows))
     return [row + [row[0] * 0] * (width - len(row)) for row in rows], True
 
@@ -143,16 +138,23 @@ def _slots(values: Any, name: str) -> list[Any]:
             f"{name}[0] is the unused zero, not a slot and not the root, got "
             f"{entries[0]}"
         )
-    if any(isinstance(entry, float) for entry in entries):
-        return [float(entry) for entry in entries]
-    return [Fraction(entry) for entry in entries]
+    return entries
 
 
 def _numbers(values: Any, name: str) -> list[Any]:
-    if isinstance(values, np.ndarray):
-        values = values.tolist()
-    entries = checks.entries(values, name, "numbers", LawError)
-    return [
+    """`values` as Fractions, if all of them are exact, otherwise as floats."""
+    entries = [
         checks.real(entry, f"{name}[{place}]", error=LawError)
+        for place, entry in enumerate(checks.entries(values, name, "numbers", LawError))
+    ]
+    if all(isinstance(entry, numbers.Rational) for entry in entries):
+        # Integers of numpy overflow, and a Fraction keeps what it is made of.
+        return [Fraction(int(e.numerator), int(e.denominator)) for e in entries]
+    return _floats(entries, name)
+
+
+def _floats(entries: list[Any], name: str) -> list[float]:
+    return [
+        checks.float64(entry, f"{name}[{place}]", error=LawError)
         for place, entry in enumerate(entries)
     ]

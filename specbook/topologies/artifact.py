@@ -13,13 +13,17 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .. import checks
 from ..errors import ArtifactError, SpecbookError
 from ..tree import CandidateTree
 from .acceptance import by_depth
+from .progress import reached
 
 FORMAT = 1
 
@@ -38,9 +42,10 @@ class TreeArtifact:
 
     Text names an artifact or a choice. `temperatures`: the lowest and highest that it
     was calibrated for. `verify_curve`: (n, t(n)) pairs; `draft_step`: c; both in target
-    steps of one row. `acceptance`: rows of slots, as they were used. `method`: how the
-    tree was found; smoothed slots are part of it. `parents`, `ranks`: the shape.
-    Raises `ArtifactError`.
+    steps of one row. `acceptance`: rows of slots, as they were used; one row stands for
+    every depth. `method`: how the tree was found; smoothed slots are part of it.
+    `parents`, `ranks`: the shape, within the slots that `acceptance` knows. Raises
+    `ArtifactError`.
     """
 
     target_checkpoint: str
@@ -90,17 +95,22 @@ class TreeArtifact:
                     checks.float64(t, f"verify_curve[{place}][1]", least=0),
                 )
             )
+            if curve[-1][1] == 0:
+                raise ArtifactError(f"verify_curve[{place}]: no verification takes 0")
+        sizes = [n for n, _ in curve]
+        if not sizes or len(set(sizes)) != len(sizes):
+            raise ArtifactError(f"verify_curve needs sizes that differ, got {sizes}")
         rows, _ = by_depth(self.acceptance)
         object.__setattr__(self, "temperatures", temperatures)
         object.__setattr__(self, "verify_curve", tuple(curve))
         step = checks.float64(self.draft_step, "draft_step", least=0)
         object.__setattr__(self, "draft_step", step)
-        floats = tuple(tuple(map(float, row)) for row in rows)
+        floats = tuple(_floats(row, f"acceptance[{i}]") for i, row in enumerate(rows))
         object.__setattr__(self, "acceptance", floats)
-        for name in ("parents", "ranks"):
-            values = checks.entries(getattr(self, name), name, "integers")
-            object.__setattr__(self, name, tuple(values))
-        object.__setattr__(self, "parents", self.tree().parents)
+        shape = self.tree()
+        object.__setattr__(self, "parents", shape.parents)
+        object.__setattr__(self, "ranks", shape.token_ids)
+        reached(shape, floats if len(floats) > 1 else floats[0])
 
     def tree(self) -> CandidateTree:
         """The shape, without the root."""
@@ -136,18 +146,22 @@ class TreeArtifact:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Writes the artifact as JSON, under another name first, and returns its path.
-        A file that is there is replaced."""
+        A file that is there is replaced. Raises `ArtifactError` where nothing can be
+        written."""
         path = Path(path)
         body = {"format": FORMAT, "kind": "tree", **asdict(self)}
         text = json.dumps({**body, "sha256": _digest(body)}, indent=1, allow_nan=False)
-        path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(f".{path.name}-{os.getpid()}.tmp")
         try:
-            aside.write_text(text + "\n", encoding="utf-8")
-            os.replace(aside, path)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                aside.write_text(text + "\n", encoding="utf-8")
+                os.replace(aside, path)
+            except BaseException:
+                aside.unlink(missing_ok=True)
+                raise
+        except (OSError, ValueError) as problem:
+            raise ArtifactError(f"{path} cannot be written: {problem}") from problem
         return path
 
     @classmethod
@@ -184,7 +198,12 @@ def _digest(body: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON would give it back."""
+    """`value` as JSON would give it back; numpy's arrays and Fractions as the floats
+    that the artifact keeps."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, Fraction):
+        return float(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, (tuple, list)):

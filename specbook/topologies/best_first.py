@@ -24,6 +24,7 @@ from .. import checks
 from ..errors import LawError, SpecbookError
 from ..proposal import PREFIX_FRONTIER
 from ..tree import CandidateTree
+from . import MAX_NODES
 from .acceptance import by_depth, increasing_slots
 from .progress import PlannedTree, shape_of
 from .sequoia import optimize_tree
@@ -60,9 +61,9 @@ def grow(max_nodes: int, max_depth: int | None, acceptance: Any) -> Growth:
     `max_nodes` counts the root. Stops early where the slots make no more nodes. Of
     equal nodes the shallower comes first, then the one seen earlier. This is the
     optimum for every size only if no slot increases; it is not checked here. Raises
-    what `solve` raises, but has no limit of nodes.
+    what `solve` raises; the limit is `topologies.MAX_NODES`.
     """
-    checks.integer(max_nodes, "max_nodes", least=1)
+    checks.integer(max_nodes, "max_nodes", least=1, most=MAX_NODES)
     rows, every = by_depth(acceptance)
     limit = len(rows) if every else max_nodes
     if max_depth is not None:
@@ -117,6 +118,10 @@ def best_first_tree(
     slots. `.method` tells which way was taken.
     """
     checks.one_of(increasing, "increasing", INCREASING)
+    if weights is not None and increasing != "isotonic":
+        raise LawError(f"weights are for isotonic slots, increasing is {increasing!r}")
+    rows, every = by_depth(acceptance)
+    acceptance = rows if every else rows[0]  # an iterator can be read only once
     found = increasing_slots(acceptance)
     method = "best-first"
     if found and increasing == "refuse":
@@ -142,26 +147,33 @@ def best_first_tree(
 def isotonic(acceptance: Any, weights: Any = None) -> list[Any]:
     """The nearest slots, in weighted least squares, that do not increase; float64.
 
-    In the layout of `acceptance`, one vector or rows. `weights`: positive, laid out
-    alike, entry 0 unused. The sum of equally weighted slots stays as it is.
+    In the layout of `acceptance`, one vector or rows; shorter rows end in zeros.
+    `weights`: positive, one for each slot (of the longest row), entry 0 unused. The sum
+    of equally weighted slots stays as it is.
     """
     from scipy.optimize import isotonic_regression
 
     rows, every = by_depth(acceptance)
     heavy: list[Any] = [None] * len(rows)
     if weights is not None:
-        heavy = list(weights) if every else [weights]
+        heavy = (
+            checks.entries(weights, "weights", "rows", LawError) if every else [weights]
+        )
         if len(heavy) != len(rows):
             raise LawError(f"{len(heavy)} rows of weights for {len(rows)} of slots")
     smooth = []
-    for row, weight in zip(rows, heavy, strict=True):
+    for number, (row, weight) in enumerate(zip(rows, heavy, strict=True)):
         if weight is not None:
+            name = f"weights[{number}]" if every else "weights"
+            weight = checks.entries(weight, name, "numbers", LawError)[1:]
+            if len(weight) != len(row) - 1:
+                raise LawError(f"{name}: {len(weight)} for {len(row) - 1} slots")
             weight = [
-                checks.float64(w, "weight")
-                for w in checks.entries(weight, "weights", "numbers")
-            ][1 : len(row)]
-            if len(weight) != len(row) - 1 or min(weight, default=0) <= 0:
-                raise LawError("weights must be positive, one for each slot")
+                checks.float64(w, f"{name}[{slot}]", error=LawError)
+                for slot, w in enumerate(weight, start=1)
+            ]
+            if min(weight) <= 0:
+                raise LawError(f"{name} must be positive, got {weight}")
         slots = [float(slot) for slot in row[1:]]
         fitted = isotonic_regression(slots, weights=weight, increasing=False).x
         smooth.append([0.0, *fitted.tolist()])
@@ -217,9 +229,11 @@ def grow_batch(
     for request, acceptance in enumerate(
         checks.entries(acceptances, "acceptances", "acceptance vectors", LawError)
     ):
-        if found := increasing_slots(acceptance):
+        rows, every = by_depth(acceptance, f"acceptances[{request}]")
+        slots = rows if every else rows[0]
+        if found := increasing_slots(slots):
             raise LawError(f"acceptances[{request}] increases at {found[0]}")
-        growths.append(grow(budget + 1, max_depth, acceptance))
+        growths.append(grow(budget + 1, max_depth, slots))
     # A growth's values never increase, and each beginning of it is a tree.
     counts = admit([growth.values for growth in growths], budget)
     return [

@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import LawError
+from .. import checks
+from ..errors import LawError, SpecbookError
+
+MAX_COUNT = 1 << 40
+"""Of a single entry; sums over a million prompts still fit into an int64."""
+
+MAX_WORLDS = 1_000_000
+"""Resampled worlds are held in memory together."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,8 @@ class Observed:
     `every_depth`: whether each depth has rows of its own in `acceptance`; otherwise
     there is one depth, which stands for all. Raises `LawError` for other shapes, for
     more selections than trials, for a first slot that was never tried at some depth,
-    and for a slot tried more often than the slot before it was refused.
+    for a slot tried more often than the slot before it was refused, and for counts
+    above `MAX_COUNT`.
     """
 
     tried: np.ndarray
@@ -34,7 +42,10 @@ class Observed:
 
     def __post_init__(self) -> None:
         for name in ("tried", "selected"):
-            table = np.asarray(getattr(self, name))
+            try:
+                table = np.asarray(getattr(self, name))
+            except (ValueError, TypeError) as problem:
+                raise LawError(f"{name} is no table: {problem}") from None
             if table.ndim != 3 or 0 in table.shape:
                 raise LawError(
                     f"{name} must be [prompts, depths, slots], none of them 0, got "
@@ -42,6 +53,10 @@ class Observed:
                 )
             if table.dtype.kind not in "iu" or (table < 0).any():
                 raise LawError(f"{name} must be integers, none negative")
+            if table.max() > MAX_COUNT:
+                raise LawError(
+                    f"{name} has a count of {table.max()}, above {MAX_COUNT}"
+                )
             object.__setattr__(self, name, table.astype(np.int64))
         if self.tried.shape != self.selected.shape:
             raise LawError(
@@ -60,6 +75,7 @@ class Observed:
         if never.any():
             depth = int(np.flatnonzero(never)[0]) + 1
             raise LawError(f"depth {depth} was never reached: leave it out")
+        checks.boolean(self.every_depth, "every_depth", error=LawError)
         if not self.every_depth and self.tried.shape[1] != 1:
             raise LawError("pooled counts have one depth: see pooled()")
 
@@ -81,7 +97,12 @@ class Observed:
         return rows.tolist() if self.every_depth else rows[0].tolist()
 
     def drawn_again(self, rng: np.random.Generator, worlds: int) -> np.ndarray:
-        """p [worlds, depths, 1 + slots], of prompts drawn with replacement."""
+        """p [worlds, depths, 1 + slots], of prompts drawn with replacement. Raises
+        `SpecbookError` for another generator than numpy's, and for no worlds or more
+        than `MAX_WORLDS`."""
+        if not isinstance(rng, np.random.Generator):
+            raise SpecbookError(f"rng must be a numpy Generator, got {rng!r}")
+        worlds = checks.integer(worlds, "worlds", least=1, most=MAX_WORLDS)
         count = len(self.tried)
         drawn = rng.integers(count, size=(worlds, count))
         weights = np.stack([np.bincount(row, minlength=count) for row in drawn])

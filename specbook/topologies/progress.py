@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import checks
 from ..errors import LawError, TreeError
 from ..proposal import PREFIX_FRONTIER
 from ..tree import CandidateTree
@@ -83,8 +84,13 @@ def shape_of(parents: Sequence[int], ranks: Sequence[int]) -> CandidateTree:
     """The shape with these rows, in breadth order, siblings by rank.
 
     `parents`: an earlier row each, or `PREFIX_FRONTIER`; `ranks`: from 0. Linear, and
-    no path is written out, so that a chain of many thousand rows is no trouble.
+    no path is written out, so that a chain of many thousand rows is no trouble. Raises
+    `TreeError` for what is no tree: a row that hangs on a later one would be lost.
     """
+    parents = _parents(parents)
+    ranks = checks.token_ids(ranks, "ranks", error=TreeError)
+    if len(ranks) != len(parents):
+        raise TreeError(f"{len(ranks)} ranks for {len(parents)} parents")
     below: dict[int, list[int]] = {}
     for row, parent in enumerate(parents):
         below.setdefault(parent, []).append(row)
@@ -102,3 +108,18 @@ def shape_of(parents: Sequence[int], ranks: Sequence[int]) -> CandidateTree:
     return CandidateTree.from_rows(
         [ranks[row] for row in order], [place[parents[row]] for row in order], 0
     )
+
+
+def _parents(parents: Any) -> list[int]:
+    found = []
+    for row, parent in enumerate(checks.entries(parents, "parents", "rows", TreeError)):
+        found.append(
+            checks.integer(
+                parent,
+                f"parents[{row}]",
+                least=PREFIX_FRONTIER,
+                most=row - 1,
+                error=TreeError,
+            )
+        )
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -92,6 +93,9 @@ def test_a_shape_is_read_by_its_rank_paths() -> None:
         lambda: independent_chains(0, 2),
         lambda: independent_chains(2, -1),
         lambda: independent_chains(2, None),  # type: ignore[arg-type]
+        # A product that numpy's integers cannot hold.
+        lambda: independent_chains(np.int64(2), 10**30),  # type: ignore[arg-type]
+        lambda: independent_chains(np.int64(2**40), np.int64(2**40)),  # type: ignore
     ],
 )
 def test_shapes_that_are_none_are_refused(call: Any) -> None:

@@ -7,6 +7,7 @@ import random
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,10 +89,20 @@ def test_isotonic_slots_are_recorded() -> None:
     assert row == pytest.approx((0, *[0.95 / 3] * 3))
     heavy = isotonic(p, [0, 1000, 1, 1])
     assert heavy[1] == pytest.approx((300 + 0.65) / 1002)
-    with pytest.raises(LawError, match="weights"):
-        isotonic(p, [0, 1, 0, 1])
-    with pytest.raises(LawError, match="weights"):
-        isotonic(p, [0, 1])
+    for wrong, told in (
+        ([0, 1, 0, 1], "positive"),
+        ([0, 1], "1 for 3 slots"),
+        ([0, 1, 1, 1, 1], "4 for 3 slots"),
+        ([0, 1, None, 1], r"weights\[2\]"),
+        (3, "weights"),
+    ):
+        with pytest.raises(LawError, match=told):
+            isotonic(p, wrong)
+    for wrong, told in ((3, "weights"), ([[0, 1]], "1 rows"), ([[0, 1], 3], r"\[1\]")):
+        with pytest.raises(LawError, match=told):
+            isotonic([[0, 0.3], [0, 0.2]], wrong)
+    with pytest.raises(LawError, match="weights are for isotonic"):
+        best_first_tree(4, None, p, weights=[0, 1, 1, 1])
 
 
 def test_growth_stops_where_the_slots_end() -> None:
@@ -157,6 +168,9 @@ def test_a_batch_of_trees_shares_one_budget() -> None:
         )
     with pytest.raises(LawError, match=r"acceptances\[1\]"):
         grow_batch(4, None, [p, COUNTEREXAMPLE])
+    with pytest.raises(LawError, match=r"acceptances\[1\]"):
+        grow_batch(4, None, [p, [0, 2]])
+    assert [len(shape) for shape in grow_batch(4, None, [iter(p), iter(q)])] == [0, 4]
 
 
 @pytest.mark.parametrize(
@@ -200,6 +214,10 @@ def test_histograms_of_both_kinds() -> None:
         Fraction(3, 10),
     ]
     assert from_histogram([0, 6, 3, 1], none_last=False)[-1] == Fraction(1, 10)
+    of_numpy = from_histogram([np.int64(0), np.int64(1), np.int64(2)], none_last=True)
+    assert of_numpy == [0, Fraction(1, 3)] and isinstance(of_numpy[1], Fraction)
+    with pytest.raises(LawError, match=r"counts\[0\]"):
+        from_histogram([1, 1], none_last=False)
     for counts, told in (([0, 0], "all 0"), ([0, -1, 2], "negative"), ([1, 1], "zero")):
         with pytest.raises(LawError, match=told):
             from_histogram(counts, none_last=False)

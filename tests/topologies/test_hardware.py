@@ -277,8 +277,8 @@ CHANGES = {
     "verify_curve": ((1, 1.0), (5, 1.3)),
     "draft_step": 0.2,
     "acceptance": ((0, 0.4, 0.2),),
-    "parents": (-1, -1, -1, -1),
-    "ranks": (0, 1, 2, 3),
+    "parents": (-1, -1, 0, 0),
+    "ranks": (0, 1, 0, 1),
 }
 
 
@@ -292,7 +292,7 @@ def test_each_changed_field_is_named() -> None:
         assert made.stale(**{**same, name: other}) == {
             name: (getattr(made, name), other)
         }
-    other_shape = artifact(parents=(-1, -1, -1, -1), ranks=(0, 1, 2, 3))
+    other_shape = artifact(parents=(-1, -1, 0, 0), ranks=(0, 1, 0, 1))
     assert set(made.stale(topology_hash=other_shape.topology_hash)) == {"topology_hash"}
     assert made.stale(temperature=0.7) == {}
     assert made.stale(temperature=0) == {"temperature": ((0.6, 0.8), 0.0)}
@@ -308,6 +308,31 @@ def test_files_keep_everything(tmp_path: Path) -> None:
     assert again.tree() == made.tree()
     assert topology_hash(again.tree()) == made.topology_hash
     assert [p.name for p in path.parent.iterdir()] == ["tree.json"]
+
+
+def test_numbers_of_numpy_are_kept_as_plain_ones(tmp_path: Path) -> None:
+    made = artifact()
+    same = {
+        "acceptance": np.array(made.acceptance, dtype=np.float64),
+        "verify_curve": [[np.int64(n), np.float64(t)] for n, t in made.verify_curve],
+        "parents": np.array(made.parents),
+        "ranks": np.array(made.ranks),
+    }
+    assert TreeArtifact.load(artifact(**same).save(tmp_path / "tree.json")) == made
+    assert made.stale(**same) == {}
+    changed = np.array(made.acceptance) / 2
+    assert set(made.stale(acceptance=changed)) == {"acceptance"}
+    assert made.stale(acceptance=[[0, Fraction(1, 2), Fraction(1, 5)]]) == {}
+
+
+def test_what_cannot_be_written_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("here first", encoding="utf-8")
+    (tmp_path / "folder" / "inside").mkdir(parents=True)
+    for name in ("file/tree.json", "folder", "n" * 300):
+        with pytest.raises(ArtifactError, match=name[:40]):
+            artifact().save(tmp_path / name)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "here first"
 
 
 def test_every_damaged_byte_is_refused(tmp_path: Path) -> None:
@@ -351,6 +376,13 @@ def test_every_damaged_byte_is_refused(tmp_path: Path) -> None:
         ({"parents": (0, 0)}, "malformed"),
         ({"ranks": (0, 0)}, "malformed"),
         ({"parents": None}, "parents"),
+        ({"verify_curve": ()}, "verify_curve"),
+        ({"verify_curve": ((1, 1.0), (1, 2.0))}, "sizes that differ"),
+        ({"verify_curve": ((1, 0.0),)}, "takes 0"),
+        ({"acceptance": np.array(0.5)}, "acceptance"),
+        # A slot, or a depth, that nothing was measured for.
+        ({"parents": (-1, -1, -1), "ranks": (0, 1, 2)}, "child 3"),
+        ({"acceptance": ((0, 0.5, 0.2), (0, 0.5))}, "deep"),
     ],
 )
 def test_bad_artifacts(changes: Any, told: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specbook.errors import LawError
+from specbook.errors import LawError, SpecbookError
 from specbook.topologies.acceptance import from_histogram, selected_from_conditional
 from specbook.topologies.observed import Observed
 
@@ -77,11 +77,31 @@ def test_worlds_draw_whole_prompts() -> None:
         ([[[3, 3]]], [[[1, 0]]], "tried more often"),
         ([[[3], [0]]], [[[1], [0]]], "depth 2 was never reached"),
         (None, [[[1]]], "prompts, depths, slots"),
+        ([[[1, 2], [3]]], [[[1]]], "tried is no table"),
+        # As int64 this would be negative.
+        (np.array([[[2**63 + 5]]], dtype=np.uint64), [[[1]]], "above"),
+        ([[[1]]], np.array([[[2**41]]]), "selected has a count"),
     ],
 )
 def test_bad_counts(tried: Any, selected: Any, told: str) -> None:
     with pytest.raises(LawError, match=told):
-        Observed(np.array(tried), np.array(selected))
+        Observed(tried, selected)
+
+
+def test_bad_worlds() -> None:
+    observed = Observed(np.array([[[3]]]), np.array([[[1]]]))
+    rng = np.random.default_rng(0)
+    for generator, worlds, told in (
+        (0, 5, "rng"),
+        (rng, 0, "worlds must be at least 1"),
+        (rng, 10**9, "worlds must be at most"),
+        (rng, 2.0, "worlds"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            observed.drawn_again(generator, worlds)
+    for every in (1, None, np.array([True, False])):
+        with pytest.raises(LawError, match="every_depth"):
+            Observed(observed.tried, observed.selected, every_depth=every)
 
 
 def test_pooled_counts_have_one_depth() -> None:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specbook.errors import LawError, SpecbookError
+from specbook.errors import LawError, SpecbookError, TreeError
 from specbook.topologies import sequoia
 from specbook.topologies.best_first import best_first_tree, grow
-from specbook.topologies.progress import expected_progress, reached
+from specbook.topologies.progress import expected_progress, reached, shape_of
 from specbook.topologies.sequoia import optimize_tree, selected_from_conditional, solve
 
 from . import ordered
@@ -193,6 +193,45 @@ def test_reached_is_a_product_along_the_path() -> None:
         reached(planned.tree, [p])
 
 
+def test_numbers_of_every_kind_are_read() -> None:
+    exact = [0, Fraction(1, 2), Fraction(1, 4)]
+    wanted = optimize_tree(9, 3, exact)
+    for kind in (np.float32, np.float64, object):
+        for plan in (optimize_tree, best_first_tree):
+            found = plan(9, 3, np.array(exact, dtype=kind))
+            assert (found.score, found.nodes) == (wanted.score, wanted.nodes)
+            found = plan(9, 3, iter(exact))  # can be read only once
+            assert found.score == wanted.score
+        rows = optimize_tree(9, 3, np.array([exact] * 3, dtype=kind))
+        assert rows.score == wanted.score
+    # Fractions of numpy's integers would overflow in a product of a few.
+    tiny = [np.int64(0), Fraction(np.int64(1), np.int64(10**9))]
+    assert optimize_tree(9, None, tiny).score == sum(
+        Fraction(1, 10 ** (9 * i)) for i in range(9)
+    )
+
+
+@pytest.mark.parametrize(
+    ("parents", "ranks", "told"),
+    [
+        ([1, 0], [0, 0], r"parents\[0\] must be at most -1"),
+        ([-1, 1], [0, 0], r"parents\[1\] must be at most 0"),
+        ([-2], [0], r"parents\[0\]"),
+        ([-1, 0], [0], "1 ranks for 2 parents"),
+        ([-1], [0, 0], "2 ranks for 1 parents"),
+        ([-1, -1], [0, 0], "repeats"),
+        ([-1], [-1], r"ranks\[0\]"),
+        ([-1.0], [0], r"parents\[0\]"),
+        ("abc", [0, 0, 0], "parents"),
+        (None, [], "parents"),
+        ([], None, "ranks"),
+    ],
+)
+def test_rows_that_are_no_shape(parents: Any, ranks: Any, told: str) -> None:
+    with pytest.raises(TreeError, match=told):
+        shape_of(parents, ranks)
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -218,12 +257,17 @@ def test_reached_is_a_product_along_the_path() -> None:
         ((4, 1, [[0, 0.5], 0.5]), r"acceptance\[1\] must be a sequence"),
         ((4, 1, [0, [0, 0.5]]), r"acceptance\[0\] must be a sequence"),
         ((4, 1, [[0, 0.5], [0, 2]]), r"acceptance\[1\]\[1\]"),
+        ((4, 1, np.array(0.5)), "acceptance must be a sequence"),
+        ((4, 1, [0, [[0.5]]]), r"acceptance\[0\] must be a sequence"),
+        ((4, 1, [0, 0.5, Fraction(1, 10**400)]), r"acceptance\[2\] is not 0"),
+        ((4, 1, [[0, 0.5], [0, Fraction(1, 10**400)]]), r"acceptance\[1\]\[1\] is not"),
+        ((10**30, 1, [0, 0.5]), "max_nodes must be at most"),
     ],
 )
 @pytest.mark.parametrize("function", [optimize_tree, best_first_tree, grow])
 def test_bad_input(function: Any, arguments: Any, told: str) -> None:
     if function is not optimize_tree and arguments[0] == sequoia.MAX_NODES + 1:
-        assert function(*arguments)  # no limit of its own
+        assert function(*arguments)  # its limit is higher
         return
     with pytest.raises(SpecbookError, match=told):
         function(*arguments)
