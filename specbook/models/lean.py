@@ -149,6 +149,7 @@ class LeanTarget(ModelTarget):
             for parameter in model.parameters():
                 parameter.data = torch.empty(0, dtype=parameter.dtype)
         self._weights = _Weights(model, read, pack)
+        self._cut: tuple[tuple[int, ...], _Linear] | None = None
         self._bytes_per_row = self._weights.bytes_per_row
         if plan is not None and expected is not None:
             plan.check(self, expected, self.dtype)
@@ -244,9 +245,14 @@ class LeanTarget(ModelTarget):
         return self._weights.read_out(features.to(self.dtype))
 
     @torch.inference_mode()
-    def head_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As `HiddenTarget.head_rows`."""
-        return self._weights.head.rows(ids)
+    def cut_head(self, ids: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+        """As `HiddenTarget.cut_head`. The last one is kept: it is asked for at the
+        start of each request, and packing takes longer than a step of decoding."""
+        key = tuple(ids.tolist())
+        if self._cut is None or self._cut[0] != key:
+            self._cut = (key, self._weights.cut_head(ids))
+        head = self._cut[1]
+        return lambda features: self._weights.read_out(features.to(self.dtype), head)
 
 
 @torch.inference_mode()
@@ -421,8 +427,8 @@ class _Weights:
         embedding = read(_EMBEDDING)
         assert embedding is not None
         self.embedding = embedding
-        tied = "lm_head.weight" not in dict(model.named_parameters())
-        self.head = _Linear(embedding, None, pack) if tied else linear("lm_head")
+        self.tied = "lm_head.weight" not in dict(model.named_parameters())
+        self.head = _Linear(embedding, None, pack) if self.tied else linear("lm_head")
         rotary = model.model.rotary_emb
         self._inverse_frequencies = rotary.inv_freq.detach().float().clone()
         self._rope_scale = float(rotary.attention_scaling)
@@ -539,15 +545,25 @@ class _Weights:
             hidden = padded
         return self.head(self.normed(hidden, self.final_norm))
 
-    def read_out(self, features: torch.Tensor) -> torch.Tensor:
+    def cut_head(self, ids: torch.Tensor) -> _Linear:
+        """The LM head of some tokens alone."""
+        # The embedding is in the plain layout already.
+        weight = self.embedding if self.tied else self.head.weight()
+        bias = self.head.bias
+        rows = None if bias is None else bias[ids]
+        return _Linear(weight[ids], rows, self.head.packed)
+
+    def read_out(
+        self, features: torch.Tensor, head: _Linear | None = None
+    ) -> torch.Tensor:
         """Logits [len(features), V] of rows that are normed already, in the model's
-        dtype."""
+        dtype; those of another `head` than the model's if one is given."""
         count = len(features)
         if count < self.least_rows:
             padded = torch.zeros((self.least_rows, self.width), dtype=self.dtype)
             padded[:count] = features
             features = padded
-        return self.head(features)[:count]
+        return (head or self.head)(features)[:count]
 
 
 _Read = Callable[[str], "torch.Tensor | None"]
@@ -598,10 +614,10 @@ class _Linear:
     ) -> None:
         if weight is None:
             raise TargetError("a matrix of the model is missing")
-        self._bias = bias
+        self.bias = bias
         self._exact = weight.dtype == torch.float32
         kernel = _packed_kernel() if pack else None
-        self._packed = kernel is not None
+        self.packed = kernel is not None
         if kernel is None:
             self._weight = weight.contiguous()
             return
@@ -609,19 +625,18 @@ class _Linear:
         self._weight = reorder(weight.contiguous(), 16)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if self._packed:
-            return self._apply(x, self._weight, self._bias, "none", [], "")
-        return F.linear(x, self._weight, self._bias)
+        if self.packed:
+            return self._apply(x, self._weight, self.bias, "none", [], "")
+        return F.linear(x, self._weight, self.bias)
 
-    def rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Some rows of W and of b, in the plain layout."""
-        weight = self._weight.to_dense() if self._packed else self._weight
-        return weight[ids], None if self._bias is None else self._bias[ids]
+    def weight(self) -> torch.Tensor:
+        """W in the plain layout."""
+        return self._weight.to_dense() if self.packed else self._weight
 
     def add_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """residual + (x W^T + b); the residual is float32."""
-        if self._packed and self._exact:
-            return self._apply_add(x, residual, self._weight, self._bias, "add")
+        if self.packed and self._exact:
+            return self._apply_add(x, residual, self._weight, self.bias, "add")
         return residual.add_(self(x))
 
 

@@ -20,7 +20,7 @@ first verify; else nothing is kept and nothing is spent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..errors import SpecbookError, TargetError, TreeError
@@ -175,8 +175,9 @@ class HiddenTarget(Target, Protocol):
         """Logits [n, V] that the LM head gives for rows [n, d] like hidden states."""
         ...
 
-    def head_rows(self, ids: Any) -> tuple[Any, Any]:
-        """The LM head's own rows for some tokens: weight [n, d], bias [n] or None."""
+    def cut_head(self, ids: Any) -> Callable[[Any], Any]:
+        """The LM head of some tokens alone: as `read_out`, with logits [n, len(ids)]
+        in the order of `ids` (an int64 tensor)."""
         ...
 
 

@@ -19,12 +19,13 @@ import hashlib
 import inspect
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from .. import checks
 from ..errors import ArtifactError, LawError, SpecbookError, TargetError
@@ -216,8 +217,8 @@ class ModelTarget:
         """As `HiddenTarget.read_out`."""
         raise NotImplementedError
 
-    def head_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As `HiddenTarget.head_rows`."""
+    def cut_head(self, ids: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+        """As `HiddenTarget.cut_head`."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- identity
@@ -664,12 +665,13 @@ class TransformersTarget(ModelTarget):
         return head(features.to(self.device, self.dtype))
 
     @torch.inference_mode()
-    def head_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """As `HiddenTarget.head_rows`."""
+    def cut_head(self, ids: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+        """As `HiddenTarget.cut_head`: the rows as they are now."""
         head = self.model.get_output_embeddings()
         rows = ids.to(self.device)
-        bias = getattr(head, "bias", None)
-        return head.weight[rows], None if bias is None else bias[rows]
+        weight, bias = head.weight[rows], getattr(head, "bias", None)
+        bias = None if bias is None else bias[rows]
+        return lambda features: F.linear(features.to(weight), weight, bias)
 
     def _positions(
         self, base: int, pending: int, tree: CandidateTree, done: int = 0

@@ -56,8 +56,8 @@ class ModelTable(TableTarget):
         self.head_calls.append(len(features))
         return self.model.lm_head(features)
 
-    def head_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return self.model.lm_head.weight.detach()[ids], None
+    def cut_head(self, ids: torch.Tensor) -> Any:
+        return lambda features: features @ self.model.lm_head.weight[ids].T
 
     def start(self, prompt_ids: Any) -> TableSession:
         return _Session(self, list(prompt_ids))

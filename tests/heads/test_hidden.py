@@ -212,15 +212,23 @@ def test_embedding_and_head_are_the_models_own(pair: Any) -> None:
         wanted = head(features[:count])
         assert logits.shape == wanted.shape
         assert (logits - wanted).abs().max() <= TOLERANCE
-    weight, bias = target.head_rows(torch.tensor([5, 2]))
-    assert torch.equal(weight, head.weight[[5, 2]])
-    assert (bias is None) == (head.bias is None)
+    for ids in ([5, 2], [2, 5, 60]):
+        cut = target.cut_head(torch.tensor(ids))
+        for count in (1, 3):
+            difference = cut(features[:count]) - head(features[:count])[:, ids]
+            assert difference.shape == (count, len(ids))
+            assert difference.abs().max() <= TOLERANCE
+    first = target.cut_head(torch.tensor([5, 2]))
+    target.cut_head(torch.tensor([7]))
+    assert torch.equal(first(features), target.cut_head(torch.tensor([5, 2]))(features))
 
 
 def test_a_head_with_a_bias_gives_it_too() -> None:
     model = tiny_model("phi")
-    weight, bias = TransformersTarget(model).head_rows(torch.tensor([5, 2]))
-    assert torch.equal(bias, model.lm_head.bias[[5, 2]]) and len(weight) == 2
+    cut = TransformersTarget(model).cut_head(torch.tensor([5, 2]))
+    found = cut(torch.zeros(1, 32))
+    assert torch.equal(found[0], model.lm_head.bias[[5, 2]])
+    assert found.abs().max() > 0.01
 
 
 def test_bfloat16_states_are_near_those_of_float32() -> None:

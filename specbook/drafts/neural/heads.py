@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 from ... import checks, paths
 from ...chance import Chance
@@ -65,20 +64,15 @@ def contract(name: str, *, cache: str) -> SourceContract:
 
 @dataclass(frozen=True)
 class _Bound:
-    """A target, and the LM head's rows of the cut vocabulary, if there is one."""
+    """A target, how its LM head is asked, and for which ids if not for all."""
 
     target: Any
+    read_out: Callable[[torch.Tensor], torch.Tensor]
     ids: np.ndarray | None = None
-    weight: torch.Tensor | None = None
-    bias: torch.Tensor | None = None
 
     def logits(self, features: torch.Tensor) -> np.ndarray:
         """What the LM head says of rows [n, d]: [n, V], or [n, len(ids)]."""
-        if self.weight is None:
-            found = self.target.read_out(features)
-        else:
-            rows = features.to(self.weight.device, self.weight.dtype)
-            found = F.linear(rows, self.weight, self.bias)
+        found = self.read_out(features)
         if found.dtype not in (torch.float32, torch.float64):
             found = found.float()
         return found.cpu().numpy()
@@ -172,11 +166,10 @@ class HeadsSource(PlannedSource):
         if self._stored is not None:
             storage.check_target(self._stored.manifest, target.identity())
         if self.vocabulary is None:
-            self._bound = _Bound(target)
+            self._bound = _Bound(target, target.read_out)
             return
         ids = storage.checked_vocabulary(self.vocabulary, target.vocab_size)
-        weight, bias = target.head_rows(torch.tensor(ids))
-        self._bound = _Bound(target, np.array(ids), weight, bias)
+        self._bound = _Bound(target, target.cut_head(torch.tensor(ids)), np.array(ids))
 
     def start(
         self,
