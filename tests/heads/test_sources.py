@@ -146,6 +146,41 @@ def test_greedy_output_is_plain_greedy(kind: str) -> None:
         assert all(len(r.tree) == 3 + 6 + 6 for r in found.rounds[1:-3])
 
 
+def test_a_bfloat16_target_feeds_float32_heads(kind: str) -> None:
+    """States and logits come and go in the target's dtype, laws are float64 laws."""
+    model = tiny_llama(hidden_size=12, num_heads=2, num_kv_heads=1).to(torch.bfloat16)
+    for target in (LeanTarget(model), TransformersTarget(model)):
+        for vocabulary in (None, range(0, 64, 2)):
+            made = source(kind, widths=(2, 1), vocabulary=vocabulary)
+            made.heads.float()
+            found = generate(
+                target, [1, 2], made, "sequoia", max_new_tokens=8, temperature=1.0
+            )
+            assert len(found.tokens) == 8 and any(r.tree for r in found.rounds)
+
+
+def test_a_session_of_one_target_is_not_moved_to_another() -> None:
+    """One source may serve two targets in turn; what was begun goes on with its own."""
+    made = source("hydra")
+    one, other = ModelTable(5), ModelTable(5, seed=1)
+
+    def begin(target: ModelTable) -> Any:
+        made.check_target(target)
+        session, draft = target.start([0, 1]), made.start([0, 1])
+        session.watch_hidden()
+        session.verify(CandidateTree.from_rows([], [], 2))
+        session.commit([], 2)
+        draft.commit([2])
+        draft.observe(session.committed_hidden())
+        return draft
+
+    drafts = [begin(one), begin(other)]
+    for target, draft in zip((one, other), drafts, strict=True):
+        proposal = draft.propose(max_depth=1, max_nodes=1, chance=Sampler(0))
+        wanted = reference(target, made, [0, 1, 2], [])
+        assert np.abs(proposal.nodes[0].law - wanted).max() <= 1e-10
+
+
 def test_heads_that_know_the_target_are_accepted() -> None:
     """Untrained heads say what the target says after the last committed token: where it
     repeats one token, they are right every time."""
