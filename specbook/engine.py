@@ -313,11 +313,10 @@ def _round(
             _check_mass(verifier.contract.name, selection.rows, block, asked)
         published = _cut(block, room, ends)
     with watch.bill("temporary_state"):
-        before = len(session.tokens)
         session.commit(selection.rows[: len(published) - 1], published[-1])
         for _, drafter in drafters:
             drafter.commit(published)
-        _show_hidden(session, drafters, before)
+        _show_hidden(session, drafters, tree.prefix_len)
     if len(published) < len(block):
         ending = "cut"
     elif not tree:

@@ -621,37 +621,13 @@ class TransformersTarget(ModelTarget):
         if positions is not None:
             arguments["position_ids"] = positions
         if seen is not None:
-            with self._head_inputs(needed, seen):
+            with head_inputs(self.model, needed, seen):
                 return self.model(**arguments).logits[0, -needed:]
         if self._slices_head:
             # The head is the widest matrix of a small model: only the rows whose law
             # somebody may ask for, the pending token's and the tree's.
             arguments["logits_to_keep"] = needed
         return self.model(**arguments).logits[0, -needed:]
-
-    @contextlib.contextmanager
-    def _head_inputs(self, needed: int, seen: list[torch.Tensor]) -> Iterator[None]:
-        """Within it, what the LM head is about to read is appended to `seen`, all rows
-        of it, and the head gets the last `needed` rows only. Where a family norms its
-        states, and how it calls that, need not be known."""
-        before = len(seen)
-
-        def keep(module: Any, inputs: tuple[torch.Tensor, ...]) -> Any:
-            if not inputs:
-                return None  # a family that hands its states over by name
-            seen.append(inputs[0][0])
-            return (inputs[0][:, -needed:], *inputs[1:])
-
-        hook = self.model.get_output_embeddings().register_forward_pre_hook(keep)
-        try:
-            yield
-        finally:
-            hook.remove()
-        if len(seen) != before + 1:
-            raise TargetError(
-                f"{type(self.model).__name__} does not call its LM head on the hidden "
-                "states once a forward, so they cannot be read there"
-            )
 
     @torch.inference_mode()
     def embed_tokens(self, ids: torch.Tensor) -> torch.Tensor:
@@ -733,6 +709,34 @@ class TransformersTarget(ModelTarget):
     def transformers_model(self) -> Any:
         """The transformers model that this target runs on."""
         return self.model
+
+
+@contextlib.contextmanager
+def head_inputs(model: Any, needed: int, seen: list[torch.Tensor]) -> Iterator[None]:
+    """Within it, a forward of `model` over one sequence appends to `seen` what its LM
+    head is about to read, all rows [n, d], and the head gets the last `needed` alone.
+
+    So where a family norms its states, and what it calls them, need not be known.
+    Raises `TargetError` when the head was not called on them once.
+    """
+    before = len(seen)
+
+    def keep(module: Any, inputs: tuple[torch.Tensor, ...]) -> Any:
+        if not inputs:
+            return None  # a family that hands its states over by name
+        seen.append(inputs[0][0])
+        return (inputs[0][:, -needed:], *inputs[1:])
+
+    hook = model.get_output_embeddings().register_forward_pre_hook(keep)
+    try:
+        yield
+    finally:
+        hook.remove()
+    if len(seen) != before + 1:
+        raise TargetError(
+            f"{type(model).__name__} does not call its LM head on the hidden states "
+            "once a forward, so they cannot be read there"
+        )
 
 
 class LogitRows:

@@ -1,0 +1,84 @@
+"""Hidden states of a packed stream: several documents in one forward, kept apart.
+
+Teacher rows (`rows`) say which positions of a stream may be taken. They cannot say that
+a state is clean: in a plain causal forward over a packed stream every document after
+the first has read those before it, and its states are others at every position, however
+well the rows are chosen. So the forward itself is segment-causal here: a row sees the
+active rows of its own document, and positions begin anew with each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import checks
+from ..errors import SpecbookError
+from ..models.target import check_config, check_model, head_inputs
+
+
+@torch.inference_mode()
+def segment_causal_states(
+    model: Any,
+    tokens: Sequence[int],
+    segment_ids: Any,
+    valid: Any = None,
+) -> torch.Tensor:
+    """States [n, d] of `tokens`, as the LM head of `model` reads them.
+
+    `model`: a full-attention causal LM of transformers. `segment_ids` [n]: neighbours
+    with one id are one document. `valid` [n], by default all True: which tokens are
+    inputs; the state of any other means nothing, and no row sees it. Raises
+    `SpecbookError` for columns of different lengths and for a document of more tokens
+    than the model has positions, `UnsupportedTargetError` for a model whose rows cannot
+    be masked.
+    """
+    check_model(model)
+    check_config(model.config)
+    head = model.get_output_embeddings().weight
+    ids = checks.token_ids(tokens, vocab_size=len(head))
+    segments = checks.entries(segment_ids, "segment_ids", "segment ids")
+    flags = [True] * len(ids) if valid is None else valid
+    active = [
+        checks.boolean(flag, f"valid[{place}]")
+        for place, flag in enumerate(checks.entries(flags, "valid", "booleans"))
+    ]
+    if not len(segments) == len(active) == len(ids) or not ids:
+        raise SpecbookError(
+            f"{len(ids)} tokens, {len(segments)} segment ids and {len(active)} flags: "
+            "a packed stream has one of each a position, and at least one"
+        )
+    run, position = _runs(segments)
+    limit = getattr(model.config, "max_position_embeddings", None)
+    if limit is not None and int(position.max()) >= limit:
+        raise SpecbookError(
+            f"a document has {int(position.max()) + 1} tokens, the model {limit} "
+            "positions"
+        )
+    n = len(ids)
+    visible = (run[:, None] == run) & torch.ones(n, n, dtype=torch.bool).tril()
+    visible &= torch.tensor(active)
+    visible |= torch.eye(n, dtype=torch.bool)  # a row that sees nothing would be NaN
+    mask = torch.zeros((1, 1, n, n), dtype=head.dtype)
+    mask.masked_fill_(~visible, torch.finfo(head.dtype).min)
+    seen: list[torch.Tensor] = []
+    with head_inputs(model, 1, seen):
+        model(
+            input_ids=torch.tensor([ids], device=head.device),
+            attention_mask=mask.to(head.device),
+            position_ids=position[None].to(head.device),
+            use_cache=False,
+        )
+    return seen[0]
+
+
+def _runs(segments: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The number of the document that each token is in, and its place there."""
+    run, position = [0], [0]
+    for one, other in zip(segments, segments[1:], strict=False):
+        same = one == other
+        run.append(run[-1] if same else run[-1] + 1)
+        position.append(position[-1] + 1 if same else 0)
+    return torch.tensor(run), torch.tensor(position)
