@@ -28,9 +28,9 @@ from specbook.models.lean import LeanTarget
 from specbook.models.table import TableTarget
 from specbook.models.target import TransformersTarget
 from specbook.models.tiny import tiny_llama, tiny_model
-from specbook.policy import SamplingPolicy
 from specbook.topologies import cartesian
 from specbook.tree import CandidateTree
+from tests.drafts.neural.drafting import PLAIN, path_to
 
 from .making import shaken
 from .targets import ModelTable
@@ -43,7 +43,6 @@ SOURCES: dict[str, type[HeadsSource]] = {
     "markov": Markov,
 }
 assert list(SOURCES) == list(KINDS)
-PLAIN = SamplingPolicy()
 PROMPT = (0, 1, 1)
 
 
@@ -237,12 +236,7 @@ def check_rounds(target: ModelTable, made: HeadsSource, rounds: int = 6) -> list
         assert proposal.state_handle.generation == number
         taken: dict[int, list[int]] = {}
         for node in proposal.nodes:
-            path: list[int] = []
-            above = node.parent
-            while above >= 0:
-                path.insert(0, proposal.nodes[above].token_id)
-                above = proposal.nodes[above].parent
-            wanted = reference(target, made, tokens, path)
+            wanted = reference(target, made, tokens, path_to(proposal, node.parent))
             if made.children == "top_k":
                 assert abs(node.score - wanted[node.token_id]) <= 1e-10
                 continue
@@ -336,10 +330,8 @@ def test_nothing_is_drafted_where_the_heads_are_not_sure_enough(kind: str) -> No
         proposals = check_rounds_without_laws(target, made)
         for prefix, proposal in proposals:
             for node in proposal.nodes:
-                path: list[int] = []
-                above, sure = node.parent, 1.0
+                path, above, sure = path_to(proposal, node.parent), node.parent, 1.0
                 while above >= 0:
-                    path.insert(0, proposal.nodes[above].token_id)
                     sure *= proposal.nodes[above].score
                     above = proposal.nodes[above].parent
                 best = reference(target, made, prefix, path).max()
