@@ -24,6 +24,7 @@ from .cli_measure import (
     WorkloadOption,
     print_report,
 )
+from .errors import SpecbookError
 
 
 def register(bench_app: typer.Typer, measure_app: typer.Typer) -> None:
@@ -33,6 +34,9 @@ def register(bench_app: typer.Typer, measure_app: typer.Typer) -> None:
     measure_app.command("acceptance")(guarded(acceptance))
     measure_app.command("tree")(guarded(tree))
 
+
+POOLED_DEPTH = 8
+"""How deep `measure tree --pooled` looks, where no count says how deep it may."""
 
 DtypeOption = Annotated[str, typer.Option(help="float32 or bfloat16.")]
 FileOption = Annotated[Path, typer.Option("--out", help="The JSON file to write.")]
@@ -132,7 +136,13 @@ def tree(
     times: Annotated[Path, typer.Option(help="From measure verify-time.")],
     counts: Annotated[Path, typer.Option(help="From measure acceptance.")],
     draft: DraftOption = None,
-    max_depth: Annotated[int, typer.Option(help="The deepest tree.")] = 8,
+    max_depth: Annotated[
+        int | None,
+        typer.Option(
+            help="The deepest tree. Default: as deep as was counted, "
+            f"{POOLED_DEPTH} with --pooled."
+        ),
+    ] = None,
     pooled: Annotated[
         bool, typer.Option("--pooled", help="One row of slots for all depths.")
     ] = False,
@@ -141,22 +151,41 @@ def tree(
 ) -> None:
     """Choose the tree that this machine should run, and say how sure that is."""
     from .drafts.neural.draft_model import DraftModel
+    from .measure import setup
     from .measure.acceptance import AcceptanceProfile
     from .measure.choose_tree import choose_tree
     from .measure.verify_report import VerifyProfile
     from .measure.verify_time import measure_draft_step
+    from .topologies.artifact import TreeArtifact
 
     measured, counted = VerifyProfile.load(times), AcceptanceProfile.load(counts)
+    if out is not None and setup.file(out).exists():
+        TreeArtifact.load(out)  # another kind of file is not replaced
+    setup.check_checkpoints(draft=draft)
+    here = setup.machine()
+    for name in ("processor", "threads"):
+        if measured.machine.get(name) != here[name]:
+            raise SpecbookError(
+                f"{times} was measured with {name} {measured.machine.get(name)!r}, a "
+                f"draft step would be timed with {here[name]!r}: measure both alike"
+            )
+    if max_depth is None and pooled:
+        max_depth = POOLED_DEPTH
+    chosen: dict[str, Any] = {"max_depth": max_depth, "pooled": pooled}
+    # Without draft times first: what does not fit is refused before a model is loaded.
+    choose_tree(measured, counted, {}, worlds=1, **chosen)
+    drafter = DraftModel(draft).model
+    checkpoint = drafter.identity()["checkpoint"]
+    if f"checkpoint={checkpoint} " not in counted.settings["source"]:
+        raise SpecbookError(
+            f"{counts} counts {counted.settings['source']}, and the draft model is "
+            f"{checkpoint}"
+        )
     # A draft step where the target was timed: behind as many tokens.
-    prefix = measured.groups()[0][2]
-    found = choose_tree(
-        measured,
-        counted,
-        measure_draft_step(DraftModel(draft).model, prefix=prefix),
-        prefix=prefix,
-        max_depth=max_depth,
-        pooled=pooled,
-    )
+    runtime = [group for group in measured.groups() if group[:2] == ("runtime", 1)]
+    prefix = runtime[0][2]
+    steps = measure_draft_step(drafter, prefix=prefix)
+    found = choose_tree(measured, counted, steps, prefix=prefix, **chosen)
     for line in found.lines():
         typer.echo(line)
     if out is not None:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import checks, prompts, verifiers
+from .. import checks, drafts, prompts, verifiers
+from ..contract import negotiate
 from ..engine import Round, generate
 from ..errors import SpecbookError
 from ..policy import SamplingPolicy
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
 
 WORLDS = 1000
 """How often prompts are drawn again for an interval."""
+
+MAX_ROWS = 4096
+"""Of a calibration shape: a wide and deep one grows beyond any verification."""
+
+NAMED = ("target", "tokenizer", "dtype", "source", "verifier")
+"""The settings that say what was measured."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +60,28 @@ class AcceptanceProfile(Report):
     machine: dict[str, Any]
     prompts: tuple[PromptCounts, ...]
 
-    KIND: ClassVar[str] = "acceptance profile"
+    KIND: ClassVar[str] = "calibration profile"
     STEM: ClassVar[str] = "acceptance"
 
     def __post_init__(self) -> None:
+        for name in NAMED:
+            value = self.settings.get(name)
+            if not isinstance(value, str) or not value:
+                raise SpecbookError(f"settings.{name} must be text, got {value!r}")
+        temperature = self.settings.get("temperature")
+        checks.float64(temperature, "settings.temperature", least=0)
+        for number, prompt in enumerate(self.prompts):
+            place = f"prompts[{number}]"
+            checks.integer(prompt.rounds, f"{place}.rounds", least=1)
+            checks.integer(prompt.tokens, f"{place}.tokens", least=0)
+            for name in ("tried", "selected"):
+                table, first = getattr(prompt, name), self.prompts[0].tried
+                if list(map(len, table)) != list(map(len, first)):
+                    raise SpecbookError(f"{place}.{name} is not shaped as the others")
+            if prompt.tried and prompt.tried[0] and prompt.tried[0][0] > prompt.rounds:
+                raise SpecbookError(
+                    f"{place} tried more first slots than it has rounds"
+                )
         self.observed()  # raises for counts that no run can give
 
     def workloads(self) -> list[str]:
@@ -92,7 +117,10 @@ class AcceptanceProfile(Report):
         """What was measured, with what."""
         names = ("source", "verifier", "temperature", "target", "dtype")
         told = "; ".join(f"{name} {self.settings.get(name)}" for name in names)
-        return [f"{told}; {len(self.prompts)} prompts; {self.where()}."]
+        return [
+            f"{told}; {len(self.prompts)} prompts; {self.where()}.",
+            "Intervals: prompts drawn again. One prompt alone has none.",
+        ]
 
     def tables(self) -> Iterable[Table]:
         """By depth and slot, then the slots of each workload with depths pooled."""
@@ -122,6 +150,7 @@ class AcceptanceProfile(Report):
         worlds = observed.drawn_again(np.random.default_rng(0), WORLDS)[:, depth]
         low, high = np.quantile(worlds, (0.025, 0.975), axis=0)
         trials = observed.tried[:, depth].sum(axis=0)
+        prompts = (observed.tried[:, depth] > 0).sum(axis=0)
         return [
             [
                 str(depth + 1),
@@ -129,7 +158,10 @@ class AcceptanceProfile(Report):
                 str(trials[slot - 1]),
                 f"{rates[slot]:.3f}",
                 f"{slots[slot]:.3f}",
-                f"{low[slot]:.3f} to {high[slot]:.3f}",
+                # Drawn again, one prompt is always the same: no spread, not a sure one.
+                f"{low[slot]:.3f} to {high[slot]:.3f}"
+                if prompts[slot - 1] > 1
+                else "one prompt",
             ]
             for slot in range(1, len(slots))
             if trials[slot - 1]
@@ -169,10 +201,17 @@ def calibration_shape(width: int, depth: int) -> CandidateTree:
     The root and the path of first children have `width` children at every node, all
     other nodes have one, so that a path that turns aside goes on. Slots are counted
     over trials, which is why families of different sizes do no harm; the later slots
-    are seen on the path of first children only.
+    are seen on the path of first children only. Raises `SpecbookError` for more rows
+    than `MAX_ROWS`.
     """
-    checks.integer(width, "width", least=1)
-    checks.integer(depth, "depth", least=1)
+    width = checks.integer(width, "width", least=1)
+    depth = checks.integer(depth, "depth", least=1)
+    rows = width * depth + (width - 1) * depth * (depth - 1) // 2
+    if rows > MAX_ROWS:
+        raise SpecbookError(
+            f"width {width} and depth {depth} make a shape of {rows} rows, more than "
+            f"{MAX_ROWS}"
+        )
     parents: list[int] = []
     ranks: list[int] = []
     spine = -1
@@ -233,15 +272,23 @@ def measure_acceptance(
     `asked`: {workload: [(name, token ids), ...]}. `source`, `verifier` and the other
     options as for `generate`; the seed of prompt i is `seed` + i. A tree that is wider
     than a planned one shows more slots. Raises what `generate` raises, and
-    `SpecbookError` for no prompts.
+    `SpecbookError` for no prompts and for no source.
     """
     checks.integer(seed, "seed", least=0)
-    if not isinstance(asked, Mapping) or not any(asked.values()):
-        raise SpecbookError(f"asked must map workloads to prompts, got {asked!r}")
+    checks.integer(depths, "depths", least=1, most=MAX_ROWS)
+    checks.integer(slots, "slots", least=1, most=MAX_ROWS)
+    # Made once: what is measured is what is named afterwards.
+    source = [
+        drafts.get(item)() if isinstance(item, str) else item
+        for item in (source if isinstance(source, (list, tuple)) else [source])
+        if item is not None
+    ]
+    if not source:
+        raise SpecbookError("source is None: without candidates nothing is selected")
     found: list[PromptCounts] = []
-    for workload, entries in asked.items():
-        say(str(workload))
-        for name, ids in entries:
+    for workload, listed in _asked(asked).items():
+        say(workload)
+        for name, ids in listed:
             made = generate(
                 target,
                 ids,
@@ -256,8 +303,8 @@ def measure_acceptance(
             tried, selected = count(made.rounds, depths=depths, slots=slots)
             found.append(
                 PromptCounts(
-                    str(workload),
-                    str(name),
+                    workload,
+                    name,
                     len(made.tokens),
                     len(made.rounds),
                     tuple(map(tuple, tried.tolist())),
@@ -269,7 +316,7 @@ def measure_acceptance(
         "target": about["checkpoint"],
         "tokenizer": about["tokenizer"],
         "dtype": about["dtype"],
-        "source": source.identity(),
+        "source": " + ".join(item.identity() for item in source),
         "verifier": verifier if isinstance(verifier, str) else verifier.contract.name,
         "temperature": float(temperature),
         "max_new_tokens": max_new_tokens,
@@ -279,6 +326,26 @@ def measure_acceptance(
     }
     where = machine() if about_machine is None else about_machine
     return AcceptanceProfile(settings, where, tuple(found))
+
+
+def _asked(asked: Any) -> dict[str, list[tuple[str, Any]]]:
+    """The prompts, all looked at before the first is decoded."""
+    if not isinstance(asked, Mapping):
+        raise SpecbookError(f"asked must map workloads to prompts, got {asked!r}")
+    found: dict[str, list[tuple[str, Any]]] = {}
+    for workload, entries in asked.items():
+        place = f"asked[{checks.text(workload, 'workload')!r}]"
+        found[workload] = []
+        for number, entry in enumerate(checks.entries(entries, place, "prompts")):
+            pair = checks.entries(entry, f"{place}[{number}]", "a name and token ids")
+            if len(pair) != 2:
+                raise SpecbookError(f"{place}[{number}] must be a name and token ids")
+            checks.text(pair[0], f"the name of {place}[{number}]")
+            checks.token_ids(pair[1], f"the ids of {place}[{number}]")
+            found[workload].append((pair[0], pair[1]))
+    if not any(found.values()):
+        raise SpecbookError("asked has no prompt")
+    return found
 
 
 def run(
@@ -303,10 +370,11 @@ def run(
 
     `target`, `draft`: folders or hub ids; None are the book's own. `width`, `depth`: of
     the calibration shape. `workloads`: None is all. `prompts_per_workload`: the first
-    so many of `half`; None is all. Raises `ValueError` for bad options, before a model
-    is loaded.
+    so many of `half`; None is all. A profile that is at `out` is replaced, another file
+    is not. Raises `ValueError` for bad options, before a model is loaded.
     """
-    from ..drafts.neural.draft_model import DraftModel
+    from ..drafts.neural.draft_model import CONTRACT, DraftModel
+    from ..drafts.neural.planned import PlannedSource
     from ..models.loading import load_target
 
     setup = set_up(
@@ -328,7 +396,19 @@ def run(
     checks.integer(seed, "seed", least=0)
     if verifiers.get(verifier).contract.greedy_only and not policy.greedy:
         raise SpecbookError(f"verifier {verifier!r} belongs to temperature 0")
+    # The same options without a model tell whether the rule may meet such drafts.
+    planned = PlannedSource(
+        CONTRACT,
+        widths=None,
+        shape=shape,
+        children=children,
+        stop_below=0.0,
+        usual=(1,),
+    )
+    negotiate([planned.contract], verifier)
     path = file(out)
+    if path.exists():
+        AcceptanceProfile.load(path)
     source = DraftModel(draft, shape=shape, children=children)
     ours = load_target(target, dtype=dtype)
     encoded: dict[str, list[tuple[str, list[int]]]] = {}

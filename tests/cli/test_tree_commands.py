@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from specbook.cli import app
-from specbook.measure import bench_trees, verify_time
-from specbook.measure.acceptance import AcceptanceProfile
-from specbook.measure.verify_report import VerifyProfile
+from specbook.measure import bench_trees, setup, verify_time
+from specbook.measure.acceptance import AcceptanceProfile, PromptCounts
+from specbook.measure.verify_report import Cell, VerifyProfile
 from specbook.topologies.artifact import TreeArtifact
 
 SMALL = verify_time.Grid(
@@ -33,7 +33,7 @@ def test_from_two_measurements_to_a_tree(runner, small, tiny, tmp_path):
          "--width", 3, "--depth", 2, "--workload", "chat", "--prompts", 2,
          "--max-new-tokens", 12],
         ["tree", "--times", times, "--counts", counts, "--draft", tiny,
-         "--max-depth", 2, "--out", made],
+         "--out", made],
     ):  # fmt: skip
         done = runner.invoke(app, ["measure", *map(str, command)])
         assert done.exit_code == 0, done.output + done.stderr
@@ -80,6 +80,86 @@ def test_a_part_of_the_grid_is_asked_for(runner, small, tiny, tmp_path):
     assert {cell.nodes for cell in profile.cells} == {1, 3}
 
 
+@pytest.fixture
+def profiles(tmp_path):
+    """A profile of times of this machine and one of counts, of one target; `change`
+    gives the command with one of them changed."""
+    about = {"target": "T", "dtype": "float32", "runtime": "lean"}
+    cells = tuple(
+        Cell("runtime", 1, 8, "sequoia", n, 1 if n > 1 else 0, (t, t), 0.0, 0.0, 0, 0)
+        for n, t in ((1, 0.1), (3, 0.12))
+    )
+    times = VerifyProfile(about, setup.machine(), cells)
+    counts = AcceptanceProfile(
+        {"tokenizer": "t", "source": "draft_model checkpoint=D ", "verifier": "sequoia",
+         "temperature": 0.7, **about},
+        setup.machine(),
+        (PromptCounts("chat", "one", 9, 5, ((5, 2), (3, 1)), ((3, 1), (1, 0))),),
+    )  # fmt: skip
+    paths = {"times": tmp_path / "times.json", "counts": tmp_path / "counts.json"}
+
+    def change(**changes):
+        made = {"times": times, "counts": counts}
+        for name, edit in changes.items():
+            made[name] = edit(made[name])
+        for name, profile in made.items():
+            profile.save(paths[name])
+        return ["measure", "tree", *(
+            part for name, path in paths.items() for part in (f"--{name}", str(path))
+        )]  # fmt: skip
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "told"),
+    [
+        ({}, ["--max-depth", "3"], "rows for 2 depths"),
+        ({}, ["--max-depth", "-1"], "max_depth"),
+        ({}, ["--out", "{counts}"], "no tree artifact"),
+        ({}, ["--out", f"{__file__}/x.json"], "takes no files"),
+        (
+            {"times": lambda p: replace(p, machine={**p.machine, "threads": -1})},
+            [],
+            "threads -1",
+        ),
+        (
+            {"times": lambda p: replace(p, machine={**p.machine, "processor": "Z80"})},
+            [],
+            "processor 'Z80'",
+        ),
+        (
+            {"counts": lambda p: replace(p, settings={**p.settings, "target": "U"})},
+            [],
+            "do not belong together",
+        ),
+        ({"times": lambda p: replace(p, cells=())}, [], "nothing was measured"),
+    ],
+)
+def test_profiles_that_do_not_fit_load_no_model(
+    runner, monkeypatch, tmp_path, profiles, changes, options, told
+):
+    from specbook.drafts.neural import draft_model
+
+    def never(*arguments, **keywords):
+        raise AssertionError("a model was loaded for profiles that do not fit")
+
+    monkeypatch.setattr(draft_model, "DraftModel", never)
+    command = profiles(**changes)
+    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    options = [o.format(counts=tmp_path / "counts.json") for o in options]
+    done = runner.invoke(app, [*command, *options])
+    assert done.exit_code == 2, done.output
+    assert told in done.stderr and done.stderr.count("\n") == 1
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_counts_of_another_draft_model_are_refused(runner, profiles, tiny):
+    done = runner.invoke(app, [*profiles(), "--draft", str(tiny)])
+    assert done.exit_code == 2, done.output
+    assert "checkpoint=D" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_bench_trees_prints_its_table(runner, monkeypatch, tmp_path):
     monkeypatch.setattr(
         bench_trees,
@@ -106,6 +186,13 @@ def test_bench_trees_prints_its_table(runner, monkeypatch, tmp_path):
         (["verify-time", "--out", __file__], "not a verification profile"),
         (["acceptance", "--width", "0"], "width"),
         (["acceptance", "--depth", "0"], "depth"),
+        (["acceptance", "--width", "100000"], "rows, more than"),
+        (["acceptance", "--depth", "100000"], "rows, more than"),
+        (["acceptance", "--out", __file__], "not a calibration profile"),
+        (["acceptance", "--verifier", "specinfer"], "specinfer"),
+        (["acceptance", "--verifier", "block"], "block"),
+        (["acceptance", "--children", "top_k"], "sequoia"),
+        (["acceptance", "--children", "hub"], "pairs"),
         (["acceptance", "--children", "adopted"], "children"),
         (["acceptance", "--verifier", "judge"], "judge"),
         (["acceptance", "--verifier", "greedy"], "temperature 0"),

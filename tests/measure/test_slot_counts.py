@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from specbook.engine import generate
 from specbook.errors import ArtifactError, SpecbookError
 from specbook.lab import FixedPaths
 from specbook.measure.acceptance import (
+    MAX_ROWS,
     AcceptanceProfile,
+    calibration_shape,
     count,
     measure_acceptance,
 )
@@ -164,8 +167,23 @@ def test_what_cannot_be_counted_is_refused() -> None:
             )
     with pytest.raises(SpecbookError, match="no round had a candidate"):
         measure_acceptance(target, FixedPaths(), "greedy", good, about_machine=MACHINE)
+    for prompts, told in (
+        ({"w": "ab"}, "asked"),
+        ({"w": [3]}, r"asked\['w'\]\[0\]"),
+        ({"w": [("a", [0]), ("b",)]}, r"asked\['w'\]\[1\]"),
+        ({"w": [("a", [0.5])]}, r"ids of asked\['w'\]\[0\]"),
+        ({"w": [(1, [0])]}, "name of asked"),
+        ({1: [("a", [0])]}, "workload"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            measure_acceptance(
+                target, FixedPaths([0]), "greedy", prompts, about_machine=MACHINE
+            )
+    for source in (None, [], [None]):
+        with pytest.raises(SpecbookError, match="source is None"):
+            measure_acceptance(target, source, "greedy", good, about_machine=MACHINE)
     options: Any
-    for options in ({"depths": 0}, {"slots": 0}, {"seed": -1}):
+    for options in ({"depths": 0}, {"slots": 0}, {"slots": 10**9}, {"seed": -1}):
         with pytest.raises(SpecbookError, match=next(iter(options))):
             measure_acceptance(
                 target,
@@ -175,3 +193,70 @@ def test_what_cannot_be_counted_is_refused() -> None:
                 about_machine=MACHINE,
                 **options,
             )
+
+
+def test_a_source_by_name_and_two_merged_are_counted_too() -> None:
+    """What `generate` takes is named afterwards, as it was made."""
+    target = TableTarget(lambda prefix: LAW, vocab_size=3)
+    prompts = {"w": [("a", [0, 1, 2, 0, 1])]}
+    options: Any = {"max_new_tokens": 20, "temperature": 1, "about_machine": MACHINE}
+    named = measure_acceptance(
+        target, "prompt_lookup", "membership", prompts, **options
+    )
+    assert "prompt_lookup" in named.settings["source"]
+    merged = measure_acceptance(
+        target, ["prompt_lookup", FixedPaths([1])], "membership", prompts, **options
+    )
+    assert merged.settings["source"].startswith(named.settings["source"] + " + ")
+
+
+def test_one_prompt_has_no_interval(profile: AcceptanceProfile) -> None:
+    """Drawn again, a single prompt is always the same: 0.387 to 0.387 would look like
+    the surest number of all."""
+    alone = replace(profile, prompts=profile.prompts[:1])
+    for _, head, rows in alone.tables():
+        assert head[-1] == "95 % of p"
+        assert {row[-1] for row in rows} == {"one prompt"}
+    (_, _, rows), (_, _, by_workload) = profile.tables()
+    assert all(" to " in row[-1] for row in rows)
+    told = {row[0]: row[-1] for row in by_workload}
+    assert " to " in told["one"] and told["two"] == "one prompt"
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (lambda v: v["settings"].pop("temperature"), "settings.temperature"),
+        (lambda v: v["settings"].update(temperature=-1), "settings.temperature"),
+        (lambda v: v["settings"].pop("source"), "settings.source"),
+        (lambda v: v["settings"].update(tokenizer=""), "settings.tokenizer"),
+        (lambda v: v["prompts"][1].update(rounds=0), r"prompts\[1\].rounds"),
+        (lambda v: v["prompts"][1].update(rounds=1), "than it has rounds"),
+        (lambda v: v["prompts"][1].update(tokens=-3), r"prompts\[1\].tokens"),
+        (lambda v: v["prompts"][2]["tried"].pop(), r"prompts\[2\].tried"),
+        (lambda v: v["prompts"][2]["selected"][0].pop(), r"prompts\[2\].selected"),
+        (lambda v: v["prompts"].clear(), "no prompt"),
+    ],
+)
+def test_a_profile_that_no_run_gives_is_refused(
+    profile: AcceptanceProfile, tmp_path: Path, edit: Any, told: str
+) -> None:
+    values = profile.as_dict()
+    values = json.loads(json.dumps(values))
+    edit(values)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(ArtifactError, match=told) as caught:
+        AcceptanceProfile.load(path)
+    assert "a.json" in str(caught.value)
+
+
+def test_a_calibration_shape_has_a_size() -> None:
+    shape = calibration_shape(6, 4)
+    assert len(shape) == 6 * 4 + 5 * (1 + 2 + 3)
+    for width, depth in ((MAX_ROWS + 1, 1), (2, 10**5), (10**30, 10**30)):
+        with pytest.raises(SpecbookError, match="rows, more than"):
+            calibration_shape(width, depth)
+    for width, depth, told in ((0, 1, "width"), (1, 0, "depth"), (1, 1.5, "depth")):
+        with pytest.raises(SpecbookError, match=told):
+            calibration_shape(width, depth)  # type: ignore[arg-type]
