@@ -150,6 +150,9 @@ def walkthrough(
         raise SpecbookError(f"not a verifier: {verifier!r}")
     if not isinstance(tree, CandidateTree):
         raise TreeError(f"not a CandidateTree: {tree!r}")
+    # A class is callable, but calling one makes an object and says no law.
+    if not callable(law) or isinstance(law, type):
+        raise SpecbookError(f"law must be a function of the row, got {law!r}")
     label = _labels(labels)
     checks.text(caption, "caption")
 
@@ -172,7 +175,7 @@ def _labels(labels: Any) -> Callable[[int], str]:
         return str
     if isinstance(labels, Mapping):
         return lambda token: printable(labels.get(token, token))
-    if callable(labels):
+    if callable(labels) and not isinstance(labels, type):
         return lambda token: printable(labels(token))
     raise SpecbookError(f"labels must be a mapping or a function, got {labels!r}")
 
@@ -190,7 +193,8 @@ class _Notes:
         self.asked: list[Asked] = []
 
     def law(self, row: int) -> np.ndarray:
-        self._row, self._given = row, self._law(row)
+        self._row = row
+        self._given = checks.law(self._law(row), f"the target's law at row {row}")
         return self._given
 
     def flip(self, probability: Any) -> bool:
@@ -198,6 +202,7 @@ class _Notes:
         return self._note("flip", weights, self._chance.flip(probability))
 
     def draw(self, weights: Any) -> int:
+        weights = checks.law(weights, "weights")
         return self._note("draw", tuple(weights), self._chance.draw(weights))
 
     def _note(self, kind: str, weights: tuple[Any, ...], answer: Any) -> Any:

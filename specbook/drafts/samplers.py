@@ -34,6 +34,9 @@ from ..tree import CandidateTree
 MOST_DRAWS = 1 << 12
 """More candidates below one node are a mistake, and no loop should be what finds it."""
 
+MOST_NODES = 1 << 20
+"""The same for a whole tree."""
+
 
 class Draw(NamedTuple):
     """A candidate: its token, the law [V] it was drawn from, or a score instead."""
@@ -149,13 +152,15 @@ def rest(
     If nothing is left: uniform over the other tokens, or None if there is no other
     token or `fallback` is False.
     """
+    law = _known(law, "law")
+    taken = checks.token_ids(taken, "taken", vocab_size=len(law))
     left = law.copy()
-    left[list(taken)] = 0
+    left[taken] = 0
     total = left.sum()
     if total > 0:
         return left / total
     others = np.ones(len(law), dtype=bool)
-    others[list(taken)] = False
+    others[taken] = False
     count = int(others.sum())
     if count == 0 or not fallback:
         return None
@@ -166,17 +171,24 @@ def rest(
 def most_probable(law: np.ndarray, count: int) -> list[int]:
     """The `count` most probable tokens of `law` [V], the lowest id first on ties;
     fewer if fewer are possible."""
-    count = min(count, int(np.count_nonzero(law)))
+    law = _known(law, "law")
+    count = checks.integer(count, "count", least=0)
+    possible = np.flatnonzero(law)
+    count = min(count, len(possible))
     if count == 0:
         return []
-    # A full sort of a real vocabulary costs more than a small draft model's forward.
-    least = np.partition(law, len(law) - count)[len(law) - count]
-    found = np.flatnonzero(law >= least)
+    # A full sort of a real vocabulary costs more than a small draft model's forward;
+    # and so does a partition of one that is nearly all zeros.
+    mass = law[possible]
+    least = np.partition(mass, len(mass) - count)[len(mass) - count]
+    found = possible[mass >= least]
     return found[np.argsort(-law[found], kind="stable")][:count].tolist()
 
 
 def one_hot(like: np.ndarray, token: int) -> np.ndarray:
     """The law that is sure of `token`, of the size and kind of `like` [V]."""
+    like = _known(like, "like")
+    (token,) = checks.token_ids([token], "token", vocab_size=len(like))
     law = like * 0
     law[token] = law[token] + 1
     return law
@@ -193,6 +205,9 @@ def mixture(laws: Iterable[Any], weights: Any) -> np.ndarray:
     weights = checks.law(weights, "weights", size=len(rows))
     if len({len(row) for row in rows}) > 1:
         raise LawError(f"laws over {sorted({len(row) for row in rows})} tokens")
+    if any(row.dtype != object for row in (*rows, weights)):
+        # Where one side rounds, the other's exactness is of no use.
+        *rows, weights = (row.astype(np.float64) for row in (*rows, weights))
     mixed = sum(weight * row for weight, row in zip(weights, rows, strict=True))
     return checks.law(mixed, "the mixture")
 
@@ -211,8 +226,13 @@ def expand(
     `conditional(path)` is the draft law [V] after the candidates in `path`. Level by
     level; a token that was drawn twice under one parent is two nodes and has one
     family of children. A family that does not fit into `max_nodes` is not begun, so
-    that no family is cut by what was drawn in it (section 0x09).
+    that no family is cut by what was drawn in it (section 0x09). Raises
+    `SpecbookError` for more than `MOST_NODES`.
     """
+    for name, program in (("conditional", conditional), ("sampler", sampler)):
+        # A class is callable, but calling one makes an object and draws nothing.
+        if not callable(program) or isinstance(program, type):
+            raise SpecbookError(f"{name} must be a function, got {program!r}")
     if max_nodes is not None:
         checks.integer(max_nodes, "max_nodes", least=0)
     nodes: list[ProposalNode] = []
@@ -223,29 +243,40 @@ def expand(
         for path, parent in level.items():
             if max_nodes is not None and len(nodes) + width > max_nodes:
                 return tuple(nodes)
-            for draw in sampler(conditional(path), width, chance):
-                below.setdefault((*path, draw.token), len(nodes))
-                nodes.append(node(draw, parent, depth, source))
+            if len(nodes) + width > MOST_NODES:
+                raise SpecbookError(f"a tree of more than {MOST_NODES} nodes")
+            draws = sampler(conditional(path), width, chance)
+            for draw in checks.entries(draws, "what the sampler returned", "draws"):
+                made = node(draw, parent, depth, source)
+                below.setdefault((*path, made.token_id), len(nodes))
+                nodes.append(made)
         level = below
     return tuple(nodes)
 
 
 def node(draw: Draw, parent: int, depth: int, source: str) -> ProposalNode:
-    """`draw` as a node of a proposal."""
+    """`draw` as a node of a proposal. Raises `SpecbookError` for what is no `Draw`, and
+    for a token that its law does not know."""
+    if not isinstance(draw, Draw):
+        raise SpecbookError(f"not a Draw: {draw!r}")
+    law = None if draw.law is None else _known(draw.law, "the law of a draw")
+    size = None if law is None else len(law)
+    (token,) = checks.token_ids([draw.token], "token", vocab_size=size)
     return ProposalNode(
-        draw.token,
+        token,
         parent,
         depth,
-        q=None if draw.law is None else draw.law[draw.token],
+        q=None if law is None else law[token],
         score=draw.score,
         source=source,
-        law=draw.law,
+        law=law,
     )
 
 
 def position_tree(draws: Iterable[Draw], *, prefix_len: int = 0) -> CandidateTree:
     """The tree of depth 1 that a rule sees when it is asked about one position. Draws
-    with a law and draws without one are two sources, merged in this order."""
+    with a law and draws without one are two sources, merged in this order. Raises
+    `SpecbookError` for what are no draws."""
     parts: tuple[list[ProposalNode], list[ProposalNode]] = ([], [])
     for index, draw in enumerate(_rows(draws, "draws", "draws")):
         if not isinstance(draw, Draw):
@@ -267,6 +298,19 @@ def position_tree(draws: Iterable[Draw], *, prefix_len: int = 0) -> CandidateTre
 def _check_chance(chance: Any) -> None:
     if not hasattr(chance, "draw"):
         raise SpecbookError(f"chance must answer `draw`, got {chance!r}")
+
+
+def _known(law: Any, name: str) -> np.ndarray:
+    """A law; an array of Fractions has been one before, and an enumeration asks about
+    the same few on each of its branches."""
+    if (
+        isinstance(law, np.ndarray)
+        and law.ndim == 1
+        and len(law)
+        and all(type(entry) is Fraction for entry in law)
+    ):
+        return law
+    return checks.law(law, name)
 
 
 def _asked(q: Any, k: int) -> tuple[np.ndarray, int]:

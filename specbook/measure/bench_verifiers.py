@@ -26,7 +26,7 @@ import numpy as np
 from .. import checks, oracles, prompts, verifiers
 from ..chance import Sampler
 from ..contract import Selection, Verifier
-from ..drafts.samplers import SAMPLERS, position_tree
+from ..drafts.samplers import MOST_DRAWS, SAMPLERS, position_tree
 from ..errors import FetchError, SpecbookError
 from ..models.protocol import FRONTIER
 from ..oracles.drafted import RELATIONS, ask, vectors
@@ -47,6 +47,8 @@ from .verifiers_report import (
 
 VOCABULARY = 49_152
 """Tokens of the book's own target."""
+MOST_VOCABULARY = 1 << 22
+"""Synthetic rows of more tokens belong to no model, and fill the memory."""
 ROWS, REPEATS = 32, 5
 QUICK_ROWS, QUICK_REPEATS = 4, 2
 SLOW_ROWS = 4
@@ -420,7 +422,7 @@ def time_optima(
         spent[question] = [[] for _ in (rows[:slow] if lasting else rows)]
     for turn in range(repeats):
         for number, (p, q) in enumerate(rows):
-            first = (number + turn) % len(asked)
+            first = (number + turn) % max(1, len(asked))  # tiny rows have no question
             for question in asked[first:] + asked[:first]:
                 lasting = question == ("without_replacement", 8)
                 if number >= len(spent[question]) or (lasting and turn):
@@ -542,8 +544,8 @@ def _checked(
     progress: Any,
 ) -> tuple[Clock, Progress]:
     """The options, checked; returns the clock, and what takes lines of progress."""
-    checks.integer(vocabulary, "vocabulary", least=2)
-    checks.integer(children, "children", least=1)
+    checks.integer(vocabulary, "vocabulary", least=2, most=MOST_VOCABULARY)
+    checks.integer(children, "children", least=1, most=MOST_DRAWS)
     checks.integer(repeats, "repeats", least=1)
     checks.integer(seed, "seed", least=0)
     checks.boolean(quick, "quick")

@@ -15,6 +15,7 @@ keeps the tensor that it was cut from, and buffers and pages grow in steps.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,9 @@ from ..tree import CandidateTree
 
 BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one scalar, by the name of its dtype."""
+
+MOST_LAYERS = 1 << 16
+"""More layers are a mistake in a config."""
 
 
 def dense_bytes(
@@ -40,6 +44,21 @@ def dense_bytes(
     return rows * product
 
 
+def _keep_counts(layer: Any, **least: int) -> None:
+    """Checks the counts of a frozen schema and keeps them as plain integers: numpy's
+    would wrap in a product, and spell another identity."""
+    for name, bound in least.items():
+        value = checks.integer(getattr(layer, name), name, least=bound)
+        object.__setattr__(layer, name, value)
+
+
+def _asked(prefix: Any, rows: Any) -> tuple[int, int]:
+    return (
+        checks.integer(prefix, "prefix", least=0),
+        checks.integer(rows, "rows", least=0),
+    )
+
+
 # ----------------------------------------------------------------------- one layer
 
 
@@ -53,13 +72,11 @@ class FullLayer:
     fixed_bytes: int = 0
 
     def __post_init__(self) -> None:
-        checks.integer(self.scalars, "scalars", least=1)
-        checks.integer(self.scalar_bytes, "scalar_bytes", least=1)
-        checks.integer(self.fixed_bytes, "fixed_bytes", least=0)
+        _keep_counts(self, scalars=1, scalar_bytes=1, fixed_bytes=0)
 
     def held(self, prefix: int, rows: int) -> int:
         """Bytes after a prompt of `prefix` tokens and `rows` rows behind it."""
-        count = prefix + rows
+        count = sum(_asked(prefix, rows))
         return count * self.scalars * self.scalar_bytes + bool(count) * self.fixed_bytes
 
 
@@ -78,13 +95,13 @@ class WindowLayer:
     records: bool = False
 
     def __post_init__(self) -> None:
-        checks.integer(self.scalars, "scalars", least=1)
-        checks.integer(self.scalar_bytes, "scalar_bytes", least=1)
-        checks.integer(self.window, "window", least=2)
-        checks.boolean(self.records, "records")
+        _keep_counts(self, scalars=1, scalar_bytes=1, window=2)
+        records = checks.boolean(self.records, "records")
+        object.__setattr__(self, "records", records)
 
     def kept(self, prefix: int, rows: int) -> int:
         """Rows that are there after `prefix` tokens and `rows` rows behind them."""
+        prefix, rows = _asked(prefix, rows)
         most = self.window - 1
         return min(prefix, most) + rows if self.records else min(prefix + rows, most)
 
@@ -110,15 +127,16 @@ class GroupedLayer:
     wide_bytes: int
 
     def __post_init__(self) -> None:
-        for name in ("scalars", "bits", "group", "residual", "wide_bytes"):
-            checks.integer(getattr(self, name), name, least=1)
-        checks.integer(self.group_bytes, "group_bytes", least=0)
+        _keep_counts(
+            self, scalars=1, bits=1, group=1, group_bytes=0, residual=1, wide_bytes=1
+        )
         if self.scalars % 2:
             raise SpecbookError(f"scalars are keys and values, got {self.scalars}")
 
     def held(self, prefix: int, rows: int) -> int:
         """Bytes after a prompt of `prefix` tokens and `rows` rows behind it. A prompt
         is quantised at once."""
+        prefix, rows = _asked(prefix, rows)
         waiting = rows if rows < self.residual else 0
         narrow = (prefix + rows - waiting) * self.scalars // 2
         each = -(-narrow * self.bits // 8) + -(-narrow // self.group) * self.group_bytes
@@ -151,8 +169,7 @@ class CacheSchema:
     def held(self, prefix: int, rows: int = 0) -> int:
         """Payload bytes after a prompt of `prefix` tokens and one forward of `rows`
         candidate rows behind it."""
-        checks.integer(prefix, "prefix", least=0)
-        checks.integer(rows, "rows", least=0)
+        prefix, rows = _asked(prefix, rows)
         return sum(layer.held(prefix, rows) for layer in self.layers)
 
     def growth(self, prefix: int, rows: int) -> int:
@@ -174,12 +191,22 @@ def attention_shape(config: Any) -> tuple[int, int, int]:
     if getattr(config, "kv_lora_rank", None):
         raise SpecbookError("its keys and values are compressed: see latent_scalars")
     heads = _field(config, "num_attention_heads")
-    width = getattr(config, "head_dim", None) or _field(config, "hidden_size") // heads
-    groups = getattr(config, "num_key_value_heads", None)
+    # A config may leave either of them open.
+    if getattr(config, "head_dim", None) is None:
+        width = _field(config, "hidden_size") // heads
+        if not width:
+            raise SpecbookError(f"hidden_size is below num_attention_heads = {heads}")
+    else:
+        width = _field(config, "head_dim")
+    open_groups = getattr(config, "num_key_value_heads", None) is None
+    groups = heads if open_groups else _field(config, "num_key_value_heads")
     if getattr(config, "model_type", "") == "falcon":
-        shared = config.multi_query and not config.new_decoder_architecture
-        groups = 1 if shared else heads
-    return _field(config, "num_hidden_layers"), int(groups or heads), int(width)
+        flags = ("multi_query", "new_decoder_architecture")
+        multi, newer = (
+            checks.boolean(getattr(config, name, None), name) for name in flags
+        )
+        groups = 1 if multi and not newer else heads
+    return _layers(config), groups, width
 
 
 def latent_scalars(config: Any) -> tuple[int, int]:
@@ -204,7 +231,7 @@ def latent_schema(config: Any, dtype: str, *, expanded: bool = False) -> CacheSc
     scalars = latent_scalars(config)[checks.boolean(expanded, "expanded")]
     layer = FullLayer(scalars, _bytes(dtype))
     name = "latent, expanded" if expanded else "latent"
-    return CacheSchema(name, (layer,) * _field(config, "num_hidden_layers"))
+    return CacheSchema(name, (layer,) * _layers(config))
 
 
 def window_schema(
@@ -214,8 +241,10 @@ def window_schema(
     `specbook.models.cache.sliding_windows` finds them)."""
     dense = dense_schema(config, dtype)
     layers: list[Layer] = list(dense.layers)
-    for index, window in dict(windows).items():
-        checks.integer(index, "layer", least=0, most=len(layers) - 1)
+    if not isinstance(windows, Mapping):
+        raise SpecbookError(f"windows must map layers to tokens, got {windows!r}")
+    for index, window in windows.items():
+        index = checks.integer(index, "layer", least=0, most=len(layers) - 1)
         scalars = 2 * attention_shape(config)[1] * attention_shape(config)[2]
         layers[index] = WindowLayer(scalars, _bytes(dtype), window, records)
     name = "window, recording" if records else "window"
@@ -238,6 +267,12 @@ def grouped_schema(
     wide = _bytes(dtype)
     layer = GroupedLayer(2 * heads * width, bits, group, 2 * wide, residual, wide)
     return CacheSchema(f"{bits} bits, residual", (layer,) * layers)
+
+
+def _layers(config: Any) -> int:
+    """A schema lists its layers one by one, so their number must be one of a model."""
+    layers = _field(config, "num_hidden_layers")
+    return checks.integer(layers, "num_hidden_layers", most=MOST_LAYERS)
 
 
 def _field(config: Any, name: str) -> int:

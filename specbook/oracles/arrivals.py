@@ -15,7 +15,8 @@ is 1 there, or c >= a. So `(1 - exp(-a t)) ** k` is taken off F, whose integral 
 product of `j a / (j a + c)` for j from 1 to k; what is left vanishes at both ends,
 faster than any power of log t on the right, and like `t ** (k + 1)` on the left. On the
 axis of log t it is analytic in a strip, so the plain trapezoidal sum converges
-exponentially.
+exponentially. The more drafts, the steeper F: the time of the k-th of many arrivals
+spreads like 1 / sqrt(k) on that axis, and the points must lie that much closer.
 """
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ ERROR = 1e-11
 """The error of `within`, absolute; what tests find is below 1e-13."""
 
 STEP = 0.15
-"""Between points, in log t."""
+"""Between points, in log t, for up to `_FEW` drafts; more drafts, smaller steps."""
 
+MOST_WORK = 1 << 36
+"""Tokens times drafts times points: about a minute."""
+
+_FEW = 16
 _NOTHING = 1e-20
 _LONG = 45.0  # e^-45 < 1e-19
 _BLOCK = 1 << 18
@@ -41,13 +46,16 @@ def within(q: np.ndarray, k: int, *, step: float = STEP) -> np.ndarray:
     """P(the first k draws without replacement are all among the first m + 1 tokens),
     for every m; `q`: float64 [V] without zeros, of more than k tokens.
 
-    Raises `SpecbookError` where the k-th largest q is too small for the times.
+    `step`: in place of `STEP`. Raises `SpecbookError` where the k-th largest q is too
+    small for the times, and for more than `MOST_WORK`.
     """
+    step *= min(1.0, math.sqrt(_FEW / k))
     a = float(np.partition(q, len(q) - k)[len(q) - k])
     longest = _LONG / a
     if not math.isfinite(longest):
         raise SpecbookError(f"the {k}-th largest q is {a}: too small for float64 times")
-    shortest = (_NOTHING * math.factorial(k)) ** (1 / (k + 1))
+    # The point at which t^(k + 1) / k! is nothing; k! itself leaves float64 at 171.
+    shortest = math.exp((math.log(_NOTHING) + math.lgamma(k + 1)) / (k + 1))
     points = math.ceil(math.log(longest / shortest) / step) + 1
     times = longest * np.exp(step * np.arange(1 - points, 1))
     baseline = (-np.expm1(-a * times)) ** k
@@ -56,6 +64,12 @@ def within(q: np.ndarray, k: int, *, step: float = STEP) -> np.ndarray:
 
     # A token that has not arrived by the longest time decides nothing.
     live = np.flatnonzero(q * longest > _NOTHING)
+    if len(live) * (k + 1) * points > MOST_WORK:
+        raise SpecbookError(
+            f"{k} draws without replacement from {len(q)} tokens: the integral would "
+            f"take {len(live)} times {k + 1} times {points} products, more than "
+            f"{MOST_WORK}"
+        )
     c = outside[live]
     found = np.ones(len(live))
     for j in range(1, k + 1):

@@ -29,10 +29,10 @@ from ..drafts.samplers import rest
 from ..errors import SpecbookError
 from ..verifiers import kseq
 from ..verifiers.coupling import residual
-from .drafted import Position, ask
+from .drafted import RELATIONS, Position, ask, check_reach
 from .optimum import optimal_acceptance
 
-REPEATS = 4
+REPEATS, MOST_REPEATS = 4, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ def acceptance_curve(
     values are Fractions, equal to those of `position_law`; floats are right to about
     1e-12. `chance`: with it, what draws without replacement do to "sequoia" is sampled,
     `repeats` times; without it every way is walked through, which only small
-    vocabularies allow. Raises `SpecbookError` for another pair.
+    vocabularies allow. Raises `SpecbookError` for another pair, and without a `chance`
+    for more ways than `MAX_VECTORS`.
     """
     counts = sorted(
         {
@@ -71,16 +72,29 @@ def acceptance_curve(
     )
     if not counts:
         raise SpecbookError("ks names no number of drafts")
-    checks.integer(repeats, "repeats", least=2)
-    if verifier != "optimal" and (verifier, sampling) not in PAIRS:
+    checks.integer(repeats, "repeats", least=2, most=MOST_REPEATS)
+    checks.one_of(sampling, "sampling", list(RELATIONS))
+    known = isinstance(verifier, str) and (
+        verifier == "optimal" or (verifier, sampling) in PAIRS
+    )
+    if not known:
         raise SpecbookError(
             f"no formula for {verifier!r} with {sampling!r} drafts; there are "
             f"{list(PAIRS)}, and 'optimal'"
         )
+    if sampling == "independent":
+        # Each row of q is one draft, so fewer drafts would be another question.
+        raise SpecbookError(
+            "independent drafts have a law each, and no curve over their number; "
+            "optimal_acceptance answers for all of them"
+        )
+    if chance is not None and not hasattr(chance, "draw"):
+        raise SpecbookError(f"chance must answer `draw`, got {chance!r}")
     asked = ask(p, q, counts[-1], sampling)
     none = dict.fromkeys(counts, 0.0)
     if (verifier, sampling) == ("sequoia", "without_replacement"):
         if chance is None:
+            check_reach(asked)
             return Curve(_walked(asked, counts), none)
         return _sampled(asked, counts, chance, repeats)
     if (verifier, sampling) == ("specinfer", "iid"):

@@ -26,9 +26,17 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from ..errors import SpecbookError
 from .drafted import ask, in_parts, vectors
 
 INT32 = 2**31 - 1
+
+MAX_SEARCHED = 1 << 24
+"""Edges times tokens that networkx is given: about two minutes. It searches the whole
+graph once for every token or so."""
+
+MAX_PAIRS = 1 << 20
+"""A plan of more pairs of vector and token is not written down."""
 
 Vector = tuple[int, ...]
 Flow = dict[tuple[Vector, int], int]
@@ -54,7 +62,7 @@ def transport(p: Any, q: Any, k: int, sampling: str = "iid") -> Transport:
     both marginals of the plan. Floats are read as the decimals that Python prints, each
     row divided by its sum, solved exactly, and answered as floats: then the marginals
     are p and the law of X within 1e-9. Raises `SpecbookError` for more than
-    `MAX_VECTORS` vectors.
+    `MAX_VECTORS` vectors, `MAX_SEARCHED` or `MAX_PAIRS`.
     """
     asked = ask(p, q, k, sampling)
     question = asked.as_fractions()
@@ -90,6 +98,9 @@ def _rest(
         vectors_left[X] -= amount
         tokens_left[y] -= amount
     refused = sum(tokens_left.values())
+    pairs = sum(map(bool, vectors_left.values())) * sum(map(bool, tokens_left.values()))
+    if pairs > MAX_PAIRS:
+        raise _too_large(f"the plan's correction has {pairs} pairs, above {MAX_PAIRS}")
     return {
         (X, y): Fraction(mine * left, refused * scale)
         for X, mine in vectors_left.items()
@@ -97,6 +108,10 @@ def _rest(
         for y, left in tokens_left.items()
         if left
     }
+
+
+def _too_large(what: str) -> SpecbookError:
+    return SpecbookError(f"{what}; optimal_acceptance gives the value without a plan")
 
 
 def _members(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> list[Any]:
@@ -139,11 +154,16 @@ def _by_scipy(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
 
 
 def _by_networkx(supply: Mapping[Vector, int], demand: Mapping[int, int]) -> Flow:
+    members = _members(supply, demand)
+    searched = (len(supply) + sum(map(len, members))) * sum(map(bool, demand.values()))
+    if searched > MAX_SEARCHED:
+        raise _too_large(
+            "the probabilities do not fit into 32 bits, and the slower search would "
+            f"look at {searched} edges, above {MAX_SEARCHED}"
+        )
     graph = networkx.DiGraph()
     graph.add_nodes_from(("source", "sink"))
-    for inside, (X, amount) in zip(
-        _members(supply, demand), supply.items(), strict=True
-    ):
+    for inside, (X, amount) in zip(members, supply.items(), strict=True):
         graph.add_edge("source", X, capacity=amount)
         graph.add_edges_from(((X, y) for y in inside), capacity=amount)
     for y, amount in demand.items():

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -30,7 +32,7 @@ from ..chance import Chance
 from ..chance import law as chance_law
 from ..drafts.samplers import SAMPLERS
 from ..errors import SpecbookError
-from .drafted import RELATIONS
+from .drafted import RELATIONS, ask, check_reach
 
 Path = tuple[int, ...]
 Conditional = Callable[[Path], Any]
@@ -38,8 +40,11 @@ Conditional = Callable[[Path], Any]
 MAX_ENTRIES = 2_000_000
 """A program with more coefficients is refused."""
 
+MAX_TEXTS = 1 << 16
+"""Texts one longer than the tree is deep."""
+
 MAX_DRAWS = 100_000
-"""Ways in which the tree may be drawn; each is walked through."""
+"""Pairs of subtrees that are put together at one place."""
 
 TOLERANCE = 1e-10
 """What HiGHS may miss a constraint by."""
@@ -95,23 +100,48 @@ def _drawn(
     looks at them does no better than one that draws them for itself.
     """
     sampler = SAMPLERS[RELATIONS[sampling]]
+    if size ** (len(widths) + 1) > MAX_TEXTS:
+        raise _too_large()
 
-    def program(chance: Chance) -> frozenset[Path]:
-        found: set[Path] = set()
-        level: list[Path] = [()]
-        for depth, width in enumerate(widths):
-            below = []
-            for path in level:
-                law = checks.law(draft(path), f"draft after {path}", size=size)
-                below += [(*path, d.token) for d in sampler(law, width, chance)]
-            level = list(dict.fromkeys(below)) if families == "one" else below
-            found.update(level)
-            if size ** (depth + 2) > MAX_ENTRIES:
-                raise _too_large()
-        return frozenset(found)
+    @cache
+    def siblings(path: Path) -> dict[Path, Any]:
+        row = checks.law(draft(path), f"draft after {path}", size=size)
+        check_reach(ask(row, row, widths[len(path)], sampling))
 
-    trees: dict[Any, Any] = chance_law(program, max_branches=MAX_DRAWS)
-    return trees
+        def program(chance: Chance) -> Path:
+            drawn = [d.token for d in sampler(row, widths[len(path)], chance)]
+            return tuple(sorted(set(drawn) if families == "one" else drawn))
+
+        found: dict[Any, Any] = chance_law(program)
+        return found
+
+    @cache
+    def below(path: Path) -> dict[frozenset[Path], Any]:
+        """The law of what is drawn below `path`."""
+        if len(path) == len(widths):
+            return {frozenset(): Fraction(1)}
+        found: dict[frozenset[Path], Any] = {}
+        for tokens, mass in siblings(path).items():
+            trees = {frozenset((*path, x) for x in tokens): mass}
+            for x in tokens:
+                trees = _both(trees, below((*path, x)))
+            for tree, part in trees.items():
+                found[tree] = found.get(tree, 0) + part
+        return found
+
+    return below(())
+
+
+def _both(
+    ours: dict[frozenset[Path], Any], theirs: dict[frozenset[Path], Any]
+) -> dict[frozenset[Path], Any]:
+    """The law of two independent trees taken together."""
+    if len(ours) * len(theirs) > MAX_DRAWS:
+        raise _too_large()
+    found: dict[frozenset[Path], Any] = {}
+    for (one, mine), (other, more) in product(ours.items(), theirs.items()):
+        found[one | other] = found.get(one | other, 0) + mine * more
+    return found
 
 
 class _Target:
@@ -181,7 +211,7 @@ def _solve(trees: dict[Any, Any], target: _Target, depth: int) -> TreeOptimum:
     )
     if not solved.success:
         raise SpecbookError(f"the linear program was not solved: {solved.message}")
-    return TreeOptimum(-float(solved.fun), len(trees), len(gains))
+    return TreeOptimum(0.0 - float(solved.fun), len(trees), len(gains))
 
 
 def _too_large() -> SpecbookError:
@@ -189,6 +219,7 @@ def _too_large() -> SpecbookError:
 
 
 def _conditional(given: Any, name: str) -> Conditional:
+    # A class is callable, but calling one makes an object and says no law.
     if callable(given) and not isinstance(given, type):
         return given
     row = checks.law(given, name)

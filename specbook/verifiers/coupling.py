@@ -12,11 +12,23 @@ H15): either would count mass twice.
 
 from __future__ import annotations
 
+import numbers
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from ..errors import LawError
+
+
+def matching(number: Any, row: np.ndarray) -> Any:
+    """`number` of the kind of `row`: a Fraction beside Fractions, exactly, or float64.
+    numpy's own scalars are no Fractions yet, and its integers would wrap inside one."""
+    if row.dtype != object:
+        return float(number)
+    if isinstance(number, numbers.Rational):
+        return Fraction(int(number.numerator), int(number.denominator))
+    return Fraction(float(number))
 
 
 def acceptance(p: np.ndarray, q: np.ndarray, token: int) -> Any:

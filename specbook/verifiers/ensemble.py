@@ -12,7 +12,6 @@ which is (p - q)+ renormalised, and after a whole chain the token comes from p i
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -24,7 +23,7 @@ from ..contract import Law, Selection, Verifier, VerifierContract
 from ..errors import ContractError, SpecbookError
 from ..proposal import ProbabilitySemantics, SamplingRelation, Topology
 from ..tree import CandidateTree
-from .coupling import acceptance, residual
+from .coupling import acceptance, matching, residual
 from .walk import Draft, walk
 
 WEIGHT = 0.5
@@ -37,8 +36,7 @@ def choose(
     if len(drafts) != 1:
         raise ContractError(f"ensemble: one candidate a row, got {len(drafts)}")
     draft = drafts[0]
-    if p.dtype == object:
-        weight = Fraction(weight)
+    weight = matching(weight, p)
     blend = weight * p + (1 - weight) * draft.law
     if chance.flip(acceptance(blend, draft.law, draft.token)):
         return draft
@@ -54,7 +52,7 @@ def select(
 
 def verifier(weight: Any = WEIGHT) -> Verifier:
     """The rule with the target's `weight` in (0, 1); at 1 it would be `single`."""
-    checks.real(weight, "weight", least=0, most=1)
+    checks.float64(weight, "weight", least=0, most=1)
     if weight in (0, 1):
         raise SpecbookError(f"weight must be between 0 and 1, got {weight}")
     return Verifier(CONTRACT, partial(select, weight=weight))

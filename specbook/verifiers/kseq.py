@@ -27,9 +27,11 @@ import numpy as np
 from .. import checks
 from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
+from ..drafts.samplers import MOST_DRAWS
 from ..errors import ContractError
 from ..proposal import ProbabilitySemantics, SamplingRelation
 from ..tree import CandidateTree
+from .coupling import matching
 from .walk import Draft, walk
 
 GRID = 2**20
@@ -46,12 +48,13 @@ def choose(
     """The first draft that passes its test, or a draw from the correction. Raises
     `ContractError` for drafts of different laws and for a rho that is too small."""
     q, k = drafts[0].law, len(drafts)
-    if not all(np.array_equal(draft.law, q) for draft in drafts[1:]):
+    recorded = drafts[0].recorded
+    if not all(np.array_equal(draft.recorded, recorded) for draft in drafts[1:]):
         raise ContractError("kseq: the drafts of a node must have one law")
     if rho is None:
         rho = smallest_rho(p, q, k)
     else:
-        rho = Fraction(rho) if p.dtype == object else float(rho)
+        rho = matching(rho, p)
     for draft in drafts:
         x = draft.token
         scaled = rho * q[x]
@@ -79,7 +82,7 @@ def smallest_rho(p: np.ndarray, q: np.ndarray, k: int) -> Any:
     """The smallest valid rho in [1, k] for the laws p and q [V]: with Fractions the
     smallest valid multiple of 1 / GRID, with float64 the root to rounding."""
     p, q = checks.law(p, "p"), checks.law(q, "q", size=len(p))
-    k = checks.integer(k, "k", least=1)
+    k = checks.integer(k, "k", least=1, most=MOST_DRAWS)
     if _slack(p, q, k, 1) >= 0:
         return 1
     if p.dtype == object:
@@ -168,7 +171,7 @@ def select(tree: CandidateTree, law: Law, chance: Chance, rho: Any = None) -> Se
 def verifier(rho: Any = None) -> Verifier:
     """K-SEQ with a fixed rho, at least 1, in place of the smallest valid one."""
     if rho is not None:
-        checks.real(rho, "rho", least=1)
+        checks.float64(rho, "rho", least=1)  # both kinds of rows can hold it
     return Verifier(CONTRACT, partial(select, rho=rho))
 
 

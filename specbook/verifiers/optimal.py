@@ -243,12 +243,12 @@ def choose(p: np.ndarray, drafts: Sequence[Draft], chance: Chance) -> Draft | in
 
 def _sampling(drafts: Sequence[Draft]) -> str:
     """How the drafts were drawn, as their laws tell."""
-    q = drafts[0].law
-    if all(np.array_equal(draft.law, q) for draft in drafts):
+    q = drafts[0].recorded
+    if all(np.array_equal(draft.recorded, q) for draft in drafts):
         return "iid"
     expected: np.ndarray | None = q
     for number, draft in enumerate(drafts):
-        if expected is None or not np.array_equal(draft.law, expected):
+        if expected is None or not np.array_equal(draft.recorded, expected):
             raise ContractError(
                 f"optimal: row {draft.row} was drawn neither from the first draft's "
                 "law nor from what is left of it"

@@ -42,10 +42,10 @@ def choose(p: np.ndarray, drafts: Sequence[Draft], chance: Chance) -> Draft | in
 
 def _check_succession(drafts: Sequence[Draft]) -> None:
     """Every draft was drawn from what the ones before it left of the first one's q."""
-    q: np.ndarray | None = drafts[0].law
+    q: np.ndarray | None = drafts[0].recorded
     taken: list[int] = []
     for draft in drafts:
-        if q is None or not np.array_equal(draft.law, q):
+        if q is None or not np.array_equal(draft.recorded, q):
             raise ContractError(
                 f"sequoia: row {draft.row} was not drawn from what the {len(taken)} "
                 "drafts before it left of q"

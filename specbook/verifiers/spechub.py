@@ -31,7 +31,7 @@ def choose(p: np.ndarray, drafts: Sequence[Draft], chance: Chance) -> Draft | in
     """The spoke if it passes its stage, else a draw from what is left of p: the hub, or
     the token. Raises `ContractError` for what is no hub pair."""
     q = drafts[0].law
-    hub = int(np.argmax(q))
+    hub = int(np.argmax(drafts[0].recorded))  # a near tie may round to a tie
     centre, spoke = _pair(drafts, hub)
     left = p
     if spoke is not None:

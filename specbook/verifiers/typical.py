@@ -13,7 +13,10 @@ law of the drafts, not of the target.
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -50,16 +53,22 @@ def select(
         for child in reversed(children):
             probability = p[tree.token_ids[child]]
             if probability > bar:
-                paths.append(
-                    (depth + 1, likelihood + np.log(float(probability)), child)
-                )
+                paths.append((depth + 1, likelihood + _log(probability), child))
     row = best[2]
     return Selection(tree.path_rows(row), chance.draw(laws[row]))
 
 
+def _log(probability: Any) -> float:
+    """Of a float, or of a Fraction that may be too small for one."""
+    if isinstance(probability, Fraction):
+        return math.log(probability.numerator) - math.log(probability.denominator)
+    return math.log(probability)
+
+
 def threshold(p: np.ndarray, epsilon: float = EPSILON, delta: float = DELTA) -> float:
     """min(epsilon, delta exp(-H)) for the law p [V]; H in nats."""
-    mass = p[p > 0].astype(np.float64)
+    mass = p.astype(np.float64)
+    mass = mass[mass > 0]  # what is too small for float64 has no entropy to speak of
     return min(epsilon, delta * float(np.exp((mass * np.log(mass)).sum())))
 
 

@@ -23,11 +23,17 @@ from ..tree import CandidateTree
 
 
 class Draft(NamedTuple):
-    """One draw below a node: its row, its token, and the law [V] that it came from."""
+    """One draw below a node: its row, its token, and the law [V] that it came from.
+
+    `recorded`: that law as the source gave it, where `law` is its rounding to float64.
+    How drafts were drawn shows in what was recorded: rounded, the laws of a succession
+    of draws no longer follow from one another to the last digit.
+    """
 
     row: int
     token: int
     law: np.ndarray
+    recorded: np.ndarray
 
 
 Choose = Callable[[np.ndarray, Sequence[Draft], Chance], Draft | int]
@@ -73,7 +79,7 @@ def position(
                 f"row {child} was drawn from a law [{len(mark.law)}], the target's at "
                 f"row {row} is [{len(p)}]"
             )
-        drafts.append(Draft(child, tree.token_ids[child], mark.law))
+        drafts.append(Draft(child, tree.token_ids[child], mark.law, mark.law))
     if len({draft.row for draft in drafts}) < len(tree.children(row)):
         raise ContractError(f"{name}: a child of row {row} was drawn by no source")
     if any(draft.law.dtype != p.dtype for draft in drafts):

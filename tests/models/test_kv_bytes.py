@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -298,3 +300,47 @@ def test_every_kind_of_cache_is_measured_here() -> None:
     for kind in KINDS:
         assert measured_growth(model, 4, 2, kind, group=16, residual=8)[0] > 0
     assert set(kv_bytes.BYTES) == {"float64", "float32", "bfloat16", "float16"}
+
+
+def test_numpys_integers_are_integers_of_a_schema() -> None:
+    """They would wrap in a product, and spell another identity."""
+    plain = CacheSchema("plain", (FullLayer(2**20, 4), WindowLayer(2**20, 4, 9)))
+    counts = np.int32(2**20), np.int32(4)
+    ours = CacheSchema("numpy", (FullLayer(*counts), WindowLayer(*counts, np.int32(9))))
+    assert ours.identity() == plain.identity()
+    assert ours.held(np.int32(1000), np.int8(100)) == plain.held(1000, 100) > 2**32
+
+
+@pytest.mark.parametrize(
+    "layer", [FullLayer(8, 4), WindowLayer(8, 4, 4), GroupedLayer(8, 4, 32, 8, 8, 4)]
+)
+def test_a_layer_holds_rows_that_are_counted(layer) -> None:
+    for prefix, rows in ((-1, 2), (2, -1), (1.5, 1), ("a", 1), (None, 1), (True, 1)):
+        with pytest.raises(SpecbookError, match="prefix|rows"):
+            layer.held(prefix, rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"head_dim": "x"}, "head_dim must be an integer"),
+        ({"head_dim": -4}, "head_dim must be at least 1"),
+        ({"head_dim": 1.5}, "head_dim must be an integer"),
+        ({"num_key_value_heads": "x"}, "num_key_value_heads must be an integer"),
+        ({"num_key_value_heads": 0}, "num_key_value_heads must be at least 1"),
+        ({"hidden_size": 2}, "hidden_size is below"),
+        ({"num_hidden_layers": 10**12}, "num_hidden_layers must be at most"),
+        ({"model_type": "falcon"}, "multi_query must be True or False"),
+    ],
+)
+def test_a_config_that_cannot_be_right_is_refused_by_name(change, words: str) -> None:
+    good = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 32}
+    assert attention_shape(SimpleNamespace(**good)) == (2, 4, 8)
+    with pytest.raises(SpecbookError, match=words):
+        attention_shape(SimpleNamespace(**{**good, **change}))
+
+
+@pytest.mark.parametrize("windows", [5, None, [4, 5], [(0, 4)]])
+def test_windows_are_a_mapping(windows) -> None:
+    with pytest.raises(SpecbookError, match="windows must map layers"):
+        window_schema(tiny.tiny_llama().config, "float32", windows)

@@ -134,3 +134,14 @@ def test_what_has_no_formula_is_refused(change: dict[str, Any], words: str) -> N
     asked = {"verifier": "kseq", "p": ARTICLE[0], "q": ARTICLE[1], "ks": [2]} | change
     with pytest.raises(SpecbookError, match=words):
         acceptance_curve(**asked)
+
+
+def test_no_walk_through_a_real_vocabulary() -> None:
+    q = np.full(1000, 1 / 1000)
+    with pytest.raises(SpecbookError, match="vectors, more than"):
+        acceptance_curve("sequoia", q, q, [3], "without_replacement")
+
+
+def test_independent_drafts_have_no_curve() -> None:
+    with pytest.raises(SpecbookError, match="a law each, and no curve"):
+        acceptance_curve("optimal", ARTICLE[0], [ARTICLE[1]] * 2, [2], "independent")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction as F
 from typing import Any
 
@@ -206,6 +207,33 @@ def test_a_coarse_grid_is_found() -> None:
 
     check(arrivals.STEP)
     must_fail(check, 1.5)
+
+
+def test_many_drafts_need_closer_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal q: the sets of k tokens are equally likely. Above 170 drafts k! leaves
+    float64. The planted fault: the points of few drafts for many."""
+
+    def check(k: int, size: int) -> None:
+        found = arrivals.within(np.full(size, 1 / size), k)
+        sets = math.comb(size, k)
+        expected = [math.comb(m, k) / sets for m in range(1, size + 1)]
+        assert np.abs(found - expected).max() < 1e-13 < arrivals.ERROR
+
+    for k in (16, 17, 40, 100, 200):
+        for size in (k + 1, 2 * k, 5 * k):
+            check(k, size)
+    q = rows(7, 400, 2)[0]
+    fine = arrivals.within(q, 60, step=arrivals.STEP / 3)
+    assert np.abs(arrivals.within(q, 60) - fine).max() < 1e-12
+    monkeypatch.setattr(arrivals, "_FEW", 10**9)
+    check(16, 80)
+    must_fail(check, 60, 300)
+
+
+def test_an_integral_that_would_take_minutes_is_refused() -> None:
+    q = rows(8, 49_152, 1)[0]
+    with pytest.raises(SpecbookError, match="products"):
+        optimal_acceptance(q, q, 4096, "without_replacement")
 
 
 def test_the_integral_and_the_sets_meet_at_their_border(

@@ -200,3 +200,16 @@ def test_capacities_that_are_rounded_are_found(monkeypatch: pytest.MonkeyPatch) 
 def test_bad_input_is_refused_by_name(change: Any, error: Any, told: str) -> None:
     with pytest.raises(error, match=told):
         transport(**{"p": P, "q": Q, "k": 2, **change})
+
+
+def test_what_would_take_long_is_refused() -> None:
+    """Rows of a real vocabulary: too many pairs to write down, and in floats too many
+    edges to search."""
+    size = 20_000
+    p = [F(1, size)] * size
+    q = [F(1, 2 * size), F(3, 2 * size)] * (size // 2)
+    with pytest.raises(SpecbookError, match="pairs.*optimal_acceptance"):
+        transport(p, q, 1)
+    p, q = (np.random.default_rng(s).dirichlet([1] * 5000) for s in range(2))
+    with pytest.raises(SpecbookError, match="edges.*optimal_acceptance"):
+        transport(p, q, 1)

@@ -9,7 +9,7 @@ import pytest
 
 from specbook import verifiers
 from specbook.contract import Verifier
-from specbook.errors import SpecbookError
+from specbook.errors import LawError, SpecbookError
 from specbook.oracles import continued, round_law
 from tests.verifiers.helpers import constant, exact, expected_drafts
 
@@ -117,3 +117,35 @@ def test_what_makes_no_round_is_refused(change: dict[str, Any], words: str) -> N
     asked = {"verifier": "membership", "target": P, "draft": Q, "widths": [1]} | change
     with pytest.raises(SpecbookError, match=words):
         round_law(**asked)
+
+
+def test_a_tree_out_of_reach_is_refused_before_the_walk() -> None:
+    with pytest.raises(SpecbookError, match="more than 16384 ways"):
+        round_law("specinfer", P, Q, [2] * 6)
+    with pytest.raises(SpecbookError, match="outputs of 40 tokens"):
+        continued({((), 0): Fraction(1)}, P, 40)
+
+
+def test_laws_of_two_sizes_are_refused() -> None:
+    with pytest.raises(LawError, match="draft has 2 entries, expected 3"):
+        round_law("membership", P, exact([1, 1]), [2])
+    with pytest.raises(LawError, match=r"draft after \(0,\) has 2 entries"):
+        round_law(
+            "membership", P, lambda path: exact([1, 1] if path else [1, 1, 1]), [1, 1]
+        )
+
+
+@pytest.mark.parametrize(
+    ("blocks", "words"),
+    [
+        (5, "blocks must be a mapping"),
+        ({5: 1}, "not a block"),
+        ({(5, 1): 1}, "the path of"),
+        ({((), 3): 1}, "outside 0 .. 2"),
+        ({((), "a"): 1}, "must be an integer"),
+        ({((), 0): float("nan")}, "must be finite"),
+    ],
+)
+def test_what_is_no_block_is_refused_by_name(blocks: Any, words: str) -> None:
+    with pytest.raises(SpecbookError, match=words):
+        continued(blocks, P, 2)

@@ -18,6 +18,7 @@ from specbook.drafts import samplers
 from specbook.drafts.samplers import Draw
 from specbook.proposal import ProbabilitySemantics, SamplingRelation
 from specbook.verifiers import apart, ensemble, kseq, optimal, typical
+from specbook.walkthrough import walkthrough
 from tests.core.helpers import must_fail
 from tests.core.test_hostile import HOSTILE, check_says_so
 
@@ -39,11 +40,24 @@ MORE: dict[str, Any] = {
     "numpy texts": np.array(["0.5", "0.5"]),
     "objects": np.array([None, 1, 0], dtype=object),
     "a huge k": 10**12,
+    "np.float32": np.float32(0.5),
+    "np.int8": np.int8(1),
+    "subnormal": 5e-324,
+    "float laws": [0.5, 0.3, 0.2],
     "np.int64": np.int64(2),
     "hub": "hub",
     "a name": "specinfer",
 }
 
+
+class Block(tuple[Any, ...]):
+    """A key of a mapping, whatever is in it."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+EXACT = np.array(Q, dtype=object)
+NODE = {"parent": -1, "depth": 1, "source": "draft"}
 ONE_LAW: dict[str, Any] = {
     str(relation): (sampler, {"q": Q, "k": 2, "chance": Sampler(0)})
     for relation, sampler in samplers.SAMPLERS.items()
@@ -61,8 +75,43 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         ),
         {"widths": [2, 1], "max_nodes": 9},
     ),
+    "expand, its programs": (
+        lambda conditional, sampler: samplers.expand(
+            conditional, [2, 1], sampler, Sampler(0)
+        ),
+        {"conditional": lambda path: P, "sampler": samplers.iid},
+    ),
+    "expand, what they answer": (
+        lambda row, draws: samplers.expand(
+            lambda path: row, [2], lambda *asked: draws, Sampler(0)
+        ),
+        {"row": P, "draws": [Draw(0, EXACT)]},
+    ),
+    "node": (samplers.node, {**NODE, "draw": Draw(0, EXACT)}),
+    "node, a draw": (
+        lambda token, law, score: samplers.node(Draw(token, law, score), **NODE),
+        {"token": 0, "law": EXACT, "score": 1},
+    ),
+    "rest": (samplers.rest, {"law": EXACT, "taken": [0]}),
+    "most_probable": (samplers.most_probable, {"law": EXACT, "count": 2}),
+    "one_hot": (samplers.one_hot, {"like": EXACT, "token": 1}),
     "plan": (optimal.plan, ORACLE),
     "kseq.verifier": (kseq.verifier, {"rho": 2}),
+    "smallest_rho, exact": (kseq.smallest_rho, {"p": P, "q": Q, "k": 2}),
+    "kseq at rho": (
+        lambda rho, p: oracles.position_law(kseq.verifier(rho), p, Q, 2),
+        {"rho": 2, "p": P},
+    ),
+    "ensemble at weight": (
+        lambda weight, p: oracles.position_law(ensemble.verifier(weight), p, Q, 1),
+        {"weight": 0.5, "p": P},
+    ),
+    "typical at": (
+        lambda epsilon, delta, p: oracles.position_law(
+            typical.verifier(epsilon, delta), p, Q, 2
+        ),
+        {"epsilon": 0.1, "delta": 0.3, "p": P},
+    ),
     "smallest_rho": (kseq.smallest_rho, {"p": P_FLOAT, "q": P_FLOAT, "k": 2}),
     "ensemble.verifier": (ensemble.verifier, {"weight": 0.5}),
     "typical.verifier": (typical.verifier, {"epsilon": 0.1, "delta": 0.3}),
@@ -102,6 +151,54 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "verifiers": ["specinfer"],
             "controls": [controls.CONTROLS[0]],
         },
+    ),
+    "acceptance_curve": (
+        oracles.acceptance_curve,
+        {
+            "verifier": "sequoia",
+            "p": P_FLOAT,
+            "q": Q,
+            "ks": [1, 2],
+            "sampling": "without_replacement",
+            "chance": Sampler(0),
+            "repeats": 2,
+        },
+    ),
+    "acceptance_curve, the optimum": (
+        oracles.acceptance_curve,
+        {"verifier": "optimal", "p": P, "q": Q, "ks": [1, 2], "sampling": "iid"},
+    ),
+    "round_law": (
+        oracles.round_law,
+        {
+            "verifier": "specinfer",
+            "target": P,
+            "draft": Q,
+            "widths": [2],
+            "sampling": "iid",
+        },
+    ),
+    "continued": (
+        oracles.continued,
+        {"blocks": {((), 0): F(1)}, "target": P, "length": 2},
+    ),
+    "continued, a block": (
+        lambda path, mass: oracles.continued({Block((path, 1)): mass}, P, 2),
+        {"path": (0,), "mass": F(1)},
+    ),
+    "walkthrough": (
+        walkthrough,
+        {
+            "verifier": "membership",
+            "tree": TREE,
+            "law": lambda row: P,
+            "labels": {0: "a"},
+            "caption": "c",
+        },
+    ),
+    "walkthrough, its law": (
+        lambda row: walkthrough("membership", TREE, lambda _: row),
+        {"row": P},
     ),
     "tree_optimum": (
         oracles.tree_optimum,

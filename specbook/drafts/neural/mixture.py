@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from ...contract import SourceContract
 from ...errors import ContractError, SpecbookError
 from ...policy import SamplingPolicy
 from ...proposal import PREFIX_FRONTIER, ProbabilitySemantics, SamplingRelation
+from ...verifiers.coupling import matching
 from ..samplers import mixture, one_hot
 from .draft_model import CONTRACT as DRAFT_CONTRACT
 from .draft_model import DraftModel, DraftModelSession
@@ -73,7 +73,7 @@ class Mixture:
                 f"mixture: the candidates of {about.name!r} are "
                 f"{about.sampling_relation.value!r}, so none of them is certain"
             )
-        checks.real(weight, "weight", least=0, most=1)
+        checks.float64(weight, "weight", least=0, most=1)
         if weight in (0, 1):
             raise SpecbookError(f"weight must be between 0 and 1, got {weight}")
         if not isinstance(draft_model, DraftModel):
@@ -156,9 +156,7 @@ class MixtureSession(DraftModelSession):
         token = self._named(self._path(row))
         if token is None:
             return law
-        weight = self._mixture.weight
-        if law.dtype == object:
-            weight = Fraction(weight)
+        weight = matching(self._mixture.weight, law)
         return mixture([law, one_hot(law, token)], [weight, 1 - weight])
 
     def _path(self, row: int) -> Sequence[int]:
