@@ -116,11 +116,12 @@ class _HeadDivergence(torch.autograd.Function):
         options: tuple[torch.dtype, int | None, torch.Generator | None],
     ) -> torch.Tensor:
         dtype, others, generator = options
-        wants_grad = any(ctx.needs_input_grad[:2])
+        by_hidden, by_weight = ctx.needs_input_grad[:2]
         exact = torch.float64 if dtype == torch.float64 else torch.float32
         head = weight.detach().to(dtype)
-        hidden_grad = torch.zeros_like(hidden) if wants_grad else None
-        weight_grad = torch.zeros_like(weight) if wants_grad else None
+        hidden_grad = torch.zeros_like(hidden) if by_hidden else None
+        # A frozen head needs none; it would be a third of the work.
+        weight_grad = torch.zeros_like(weight) if by_weight else None
         total = torch.zeros((), dtype=exact)
         for start in range(0, len(hidden), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
@@ -148,11 +149,14 @@ class _HeadDivergence(torch.autograd.Function):
             smallest = torch.finfo(exact).tiny
             total += (p * (logp - q_top.clamp_min(smallest).log())).sum()
             total += torch.xlogy(r, r / rest).sum()
-            if hidden_grad is None or weight_grad is None:
+            if hidden_grad is None and weight_grad is None:
                 continue
             grad = q.mul_((1 - r / rest).to(q.dtype)[:, None])
             grad = grad.scatter_(-1, ids, (q_top - p).to(q.dtype)).to(dtype)
-            hidden_grad[part] = (grad @ used).to(hidden.dtype)
+            if hidden_grad is not None:
+                hidden_grad[part] = (grad @ used).to(hidden.dtype)
+            if weight_grad is None:
+                continue
             column_grad = (grad.T @ x).to(weight.dtype)
             if columns is None:
                 weight_grad += column_grad
@@ -166,4 +170,5 @@ class _HeadDivergence(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         hidden_grad, weight_grad = ctx.saved_tensors
         scale = grads[0] / ctx.rows
-        return hidden_grad * scale, weight_grad * scale, None, None, None
+        found = (None if g is None else g * scale for g in (hidden_grad, weight_grad))
+        return (*found, None, None, None)

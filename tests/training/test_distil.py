@@ -48,6 +48,30 @@ def test_value_and_gradients_are_the_direct_ones(seed, rows, k):
         assert torch.allclose(one, other, atol=1e-9)
 
 
+@pytest.mark.parametrize("others", [None, 3])
+def test_a_frozen_side_costs_no_gradient_and_changes_none(others):
+    hidden, weight, _, top = case(5)
+
+    def loss(one, other):
+        return distillation_loss(
+            one,
+            other,
+            top.indices,
+            top.values,
+            dtype=torch.float64,
+            others=others,
+            generator=torch.Generator().manual_seed(1),
+        )
+
+    both = torch.autograd.grad(loss(hidden, weight), (hidden, weight))
+    (by_hidden,) = torch.autograd.grad(loss(hidden, weight.detach()), (hidden,))
+    (by_weight,) = torch.autograd.grad(loss(hidden.detach(), weight), (weight,))
+    assert torch.equal(both[0], by_hidden) and torch.equal(both[1], by_weight)
+    frozen = loss(hidden, weight.detach())
+    assert frozen.grad_fn.saved_tensors[1] is None
+    assert not loss(hidden.detach(), weight.detach()).requires_grad
+
+
 def test_parts_of_the_rows_make_no_difference(monkeypatch):
     hidden, weight, _, top = case(1)
     whole = torch.autograd.grad(ours(hidden, weight, top), (hidden, weight))
