@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import checks
 from ..errors import SpecbookError
+from ..topologies.acceptance import one_row
 from ..topologies.best_first import grow
 from ..topologies.sequoia import solve
 from .report import Report, Table, save
@@ -57,8 +58,12 @@ class TreesReport(Report):
     machine: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not self.solved:
+            raise SpecbookError("solved is empty: nothing was timed")
         best: dict[int, Solved] = {}
         for item in self.solved:
+            checks.integer(item.nodes, f"nodes of {item.way}", least=1)
+            checks.float64(item.score, f"score of {item.way}, {item.nodes}", least=1)
             if not item.seconds or any(not s > 0 for s in item.seconds):
                 raise SpecbookError(f"{item.way}, {item.nodes}: times must be above 0")
             one = best.setdefault(item.nodes, item)
@@ -208,12 +213,18 @@ def run(
 
 def falling_slots(count: int, seed: int) -> list[float]:
     """[0, p_1, ...]: a draw of slots that do not increase, with a stop mass."""
+    checks.integer(count, "count", least=1)
+    checks.integer(seed, "seed", least=0)
     weights = np.random.default_rng(seed).dirichlet(np.full(count + 1, 0.3))
     return [0.0, *sorted(weights[1:].tolist(), reverse=True)]
 
 
 def plain_loops(max_nodes: int, max_depth: int, acceptance: Sequence[float]) -> float:
-    """G of the best tree of `max_nodes` nodes: the recurrence, state by state."""
+    """G of the best tree of `max_nodes` nodes: the recurrence, state by state; minus
+    infinity if there is none."""
+    checks.integer(max_nodes, "max_nodes", least=1)
+    checks.integer(max_depth, "max_depth", least=0)
+    acceptance = one_row(acceptance)
     never = float("-inf")
     slots = range(1, len(acceptance))
     below = [never, 1.0] + [never] * (max_nodes - 1)

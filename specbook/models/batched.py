@@ -22,6 +22,9 @@ from .cache import TreeCache
 from .protocol import check_prompt, check_tree
 from .target import TransformersTarget
 
+MAX_COPIES = 4096
+"""More requests than any server verifies together."""
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -62,7 +65,7 @@ class Batch:
                 'load_target(..., forward="transformers")'
             )
         self.target = target
-        self.copies = checks.integer(copies, "copies", least=1)
+        self.copies = checks.integer(copies, "copies", least=1, most=MAX_COPIES)
         self.tokens = check_prompt(prefix, target.vocab_size, target.context_limit)
         self._state: TreeCache = target._new_state()
         if len(self.tokens) > 1:
@@ -88,7 +91,8 @@ class Batch:
     @torch.inference_mode()
     def run(self, inputs: Inputs) -> torch.Tensor:
         """Logits [copies, 1 + N, V] of `inputs`, which must be on the target's device.
-        The cache is as before afterwards."""
+        The cache is as before afterwards. Raises `TargetError` for what `build` does
+        not make for this prefix."""
         return self.runner(inputs)()
 
     @torch.inference_mode()
@@ -97,6 +101,7 @@ class Batch:
         what is timed is the forward."""
         target, copies = self.target, self.copies
         base = len(self._state)
+        self._check(inputs, base)
         arguments: dict[str, Any] = {
             "input_ids": inputs.ids.expand(copies, -1).contiguous(),
             "position_ids": inputs.positions.expand(copies, -1).contiguous(),
@@ -112,6 +117,35 @@ class Batch:
                 self._state.keep(base, [])
 
         return forward
+
+    def _check(self, inputs: Any, base: int) -> None:
+        """A wrong shape would be broadcast, or fail deep inside of the model."""
+        if not isinstance(inputs, Inputs):
+            raise TargetError(f"inputs must be Inputs, as build makes them: {inputs!r}")
+        rows = inputs.ids.shape[-1] if isinstance(inputs.ids, torch.Tensor) else 0
+        wanted = {
+            "ids": ((1, rows), torch.int64),
+            "positions": ((1, rows), torch.int64),
+            "mask": ((1, 1, rows, base + rows), self.target.dtype),
+        }
+        for name, (shape, dtype) in wanted.items():
+            part = getattr(inputs, name)
+            found = (
+                (tuple(part.shape), part.dtype, part.device.type)
+                if isinstance(part, torch.Tensor)
+                else type(part).__name__
+            )
+            device = torch.device(self.target.device).type
+            if rows == 0 or found != (shape, dtype, device):
+                raise TargetError(
+                    f"inputs.{name} must be {(shape, dtype, device)}, got {found}"
+                )
+        checks.token_ids(
+            inputs.ids[0].tolist(),
+            "inputs.ids",
+            vocab_size=self.target.vocab_size,
+            error=TargetError,
+        )
 
     def kv_bytes(self, rows: int) -> int:
         """Bytes of the temporary keys and values of `rows` rows in every request."""

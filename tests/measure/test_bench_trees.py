@@ -72,6 +72,36 @@ def test_another_answer_is_not_timed() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("solved", "told"),
+    [
+        ((), "nothing was timed"),
+        ((Solved("recurrence", 64, (), 3.0),), "above 0"),
+        ((Solved("recurrence", 64, (1.0, float("nan")), 3.0),), "above 0"),
+        ((Solved("recurrence", 64, (1.0,), float("nan")),), "score of recurrence"),
+        ((Solved("recurrence", 64, (1.0,), 0.5),), "score of recurrence"),
+        ((Solved("recurrence", 0, (1.0,), 3.0),), "nodes of recurrence"),
+    ],
+)
+def test_a_report_that_no_run_gives(solved: Any, told: str) -> None:
+    with pytest.raises(SpecbookError, match=told):
+        TreesReport(solved)
+
+
+def test_bad_arguments_of_the_plain_ways() -> None:
+    for arguments, told in (
+        ((0, 1, [0, 0.5]), "max_nodes"),
+        ((3, -1, [0, 0.5]), "max_depth"),
+        ((3, 1, [0, 0.9, 0.9]), "sum to"),
+        ((3, 1, []), "acceptance"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            plain_loops(*arguments)  # type: ignore[arg-type]
+    for arguments, told in (((0, 0), "count"), ((3, -1), "seed"), ((1.5, 0), "count")):
+        with pytest.raises(SpecbookError, match=told):
+            falling_slots(*arguments)  # type: ignore[arg-type]
+
+
 def test_files(report: TreesReport, tmp_path: Path) -> None:
     from specbook.measure.report import save
 

@@ -81,9 +81,40 @@ def test_bad_batches() -> None:
         ([], 1, "empty"),
         ([1], 0, "copies"),
         ([1], True, "copies"),
+        ([1], 10**9, "copies must be at most"),
+        ([1], 10**30, "copies must be at most"),
     ):
         with pytest.raises(ValueError, match=told):
             Batch(target, prefix, copies)
     batch = Batch(target, [1, 2, 3], 2)
     with pytest.raises(TreeError, match="prefix"):
         batch.build(CandidateTree.from_paths([[4]], 2))
+
+
+def test_inputs_of_another_shape_are_refused_and_change_nothing() -> None:
+    """Some would be broadcast without a word, others fail deep inside of the model."""
+    target = TransformersTarget(tiny_llama())
+    batch = Batch(target, [1, 2, 3], 2)
+    good = batch.build(CandidateTree.from_paths([[4, 5]], 3))
+    before = batch.run(good)
+    longer = Batch(target, [1, 2, 3, 4], 2)
+    foreign = longer.build(CandidateTree.from_paths([[4, 5]], 4))
+    cases: list[tuple[object, str]] = [
+        (None, "inputs must be Inputs"),
+        (good.ids, "inputs must be Inputs"),
+        (foreign, "inputs.mask"),
+        (dataclasses.replace(good, ids=[[3, 4, 5]]), "inputs.ids"),  # type: ignore
+        (dataclasses.replace(good, ids=good.ids[:, :0]), "inputs.ids"),
+        (dataclasses.replace(good, ids=good.ids.float()), "inputs.ids"),
+        (dataclasses.replace(good, ids=good.ids + 10**6), r"inputs.ids\[0\]"),
+        (dataclasses.replace(good, ids=-good.ids), r"inputs.ids\[0\]"),
+        (dataclasses.replace(good, positions=good.positions[:, :1]), "positions"),
+        (dataclasses.replace(good, positions=good.positions[0, :1]), "positions"),
+        (dataclasses.replace(good, mask=good.mask[..., 1:]), "inputs.mask"),
+        (dataclasses.replace(good, mask=good.mask.double()), "inputs.mask"),
+    ]
+    for inputs, told in cases:
+        for call in (batch.run, batch.runner):
+            with pytest.raises(TargetError, match=told):
+                call(inputs)  # type: ignore[arg-type]
+    assert torch.equal(batch.run(good), before)
