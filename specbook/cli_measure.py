@@ -277,7 +277,8 @@ def index(
     from .drafts.rest import build_for_target
 
     made = build_for_target(out, models.load_target(target), packages=packages)
-    typer.echo(f"{made!r}, {made.hash}")
+    typer.echo(f"{out}: {made.documents:,} documents, {made.tokens:,} tokens")
+    typer.echo(f"hash {made.hash}")
 
 
 def _given(**options: Any) -> dict[str, Any]:
