@@ -91,6 +91,8 @@ class AcceptanceProfile(Report):
     def observed(self, workload: str | None = None) -> Observed:
         """The counts of one workload, or of all, as far down as any prompt reached.
         Raises `SpecbookError` for a workload that was not measured."""
+        if workload is not None:
+            checks.text(workload, "workload")
         chosen = [p for p in self.prompts if workload in (None, p.workload)]
         if not chosen:
             raise SpecbookError(
@@ -235,8 +237,8 @@ def count(
     What lies beyond `depths` and `slots` is not counted; a selection beyond `slots`
     counts as a refusal of those before it.
     """
-    checks.integer(depths, "depths", least=1)
-    checks.integer(slots, "slots", least=1)
+    checks.integer(depths, "depths", least=1, most=MAX_ROWS)
+    checks.integer(slots, "slots", least=1, most=MAX_ROWS)
     tried = np.zeros((depths, slots), dtype=np.int64)
     selected = np.zeros((depths, slots), dtype=np.int64)
     for played in rounds:

@@ -80,7 +80,9 @@ def choose_tree(
     """
     for value, kind in ((times, VerifyProfile), (counts, AcceptanceProfile)):
         if not isinstance(value, kind):
-            raise SpecbookError(f"a {kind.KIND} is needed, got {value!r}")
+            raise SpecbookError(
+                f"a {kind.KIND} is needed, got a {type(value).__name__}"
+            )
     checks.boolean(pooled, "pooled")
     for field in ("target", "dtype"):
         one, other = times.settings.get(field), counts.settings.get(field)

@@ -41,6 +41,14 @@ class Roofline:
     bandwidth: float
     speed: float
 
+    def __post_init__(self) -> None:
+        for name in ("weight_bytes", "weights"):
+            checks.integer(getattr(self, name), name, least=1)
+        checks.integer(self.row_bytes, "row_bytes", least=0)
+        for name in ("bandwidth", "speed"):
+            if not checks.float64(getattr(self, name), name) > 0:
+                raise SpecbookError(f"{name} must be above 0")
+
     def seconds(self, n: int, prefix: int = 0) -> float:
         """The floor for n rows behind `prefix` cached tokens."""
         checks.integer(n, "n", least=1)
@@ -103,6 +111,7 @@ def bandwidth(
     clock: Clock = time.perf_counter,
 ) -> float:
     """Bytes a second of summing up a tensor that no cache holds."""
+    checks.integer(turns, "turns", least=1)
     long = torch.ones(READ_BYTES // 4, device=device)
     return READ_BYTES / _median(lambda: long.sum(), long.device, turns, clock)
 
@@ -115,6 +124,9 @@ def speed(
     clock: Clock = time.perf_counter,
 ) -> float:
     """Operations a second of a square product in `dtype`."""
+    checks.integer(turns, "turns", least=1)
+    if not isinstance(dtype, torch.dtype):
+        raise SpecbookError(f"dtype must be a torch dtype, got {dtype!r}")
     one = torch.ones((SQUARE, SQUARE), dtype=dtype, device=device)
     return 2 * SQUARE**3 / _median(lambda: one @ one, one.device, turns, clock)
 

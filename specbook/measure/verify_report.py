@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .. import paths
+from .. import checks, paths
 from ..errors import SpecbookError
 from ..topologies.hardware import Times
 from .report import Report, Table
@@ -41,6 +41,28 @@ class Cell:
     sent_bytes: int
     kv_bytes: int
 
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("batch", 1),
+            ("prefix", 1),
+            ("nodes", 1),
+            ("depth", 0),
+            ("sent_bytes", 0),
+            ("kv_bytes", 0),
+        ):
+            checks.integer(getattr(self, name), name, least=least)
+        for name in ("forward", "shape"):
+            checks.text(getattr(self, name), name)
+        for name in ("mask_seconds", "transfer_seconds"):
+            checks.float64(getattr(self, name), name, least=0)
+        if self.depth >= self.nodes:
+            raise SpecbookError(f"{self.nodes} nodes cannot be {self.depth} deep")
+        seconds = tuple(
+            checks.float64(s, f"seconds[{i}]")
+            for i, s in enumerate(checks.entries(self.seconds, "seconds", "numbers"))
+        )
+        object.__setattr__(self, "seconds", seconds)
+
     @property
     def group(self) -> tuple[str, int, int, str]:
         """What its size took turns in."""
@@ -59,6 +81,9 @@ class VerifyProfile(Report):
     STEM: ClassVar[str] = "verify-time"
 
     def __post_init__(self) -> None:
+        for number, cell in enumerate(checks.entries(self.cells, "cells", "cells")):
+            if not isinstance(cell, Cell):
+                raise SpecbookError(f"cells[{number}] is no Cell: {cell!r}")
         for group in self.groups():
             cells = self.group(*group)
             sizes = [cell.nodes for cell in cells]
@@ -101,16 +126,19 @@ class VerifyProfile(Report):
             and prefix in (None, group[2])
             and shape in (None, group[3])
         ]
+        if draft is not None and not isinstance(draft, Mapping):
+            raise SpecbookError(f"draft must map rows to seconds, got {draft!r}")
         if not fitting:
             raise SpecbookError(
                 f"nothing was measured for {forward}, batch {batch}, prefix {prefix}, "
                 f"shape {shape}; there are {self.groups()}"
             )
         cells = self.group(*fitting[0])
+        steps: dict[int, Any] = dict(draft or {})
         return Times(
             tuple(cell.nodes for cell in cells),
             np.array([cell.seconds for cell in cells]).T,
-            {n: np.array(seconds) for n, seconds in (draft or {}).items()},
+            steps,
             batch,
         )
 
@@ -173,18 +201,23 @@ def profiles_figure(profiles: dict[str, VerifyProfile]) -> FramedFigure:
     tell the profiles apart."""
     from .. import plotting
 
+    if not isinstance(profiles, dict) or not any(
+        isinstance(profile, VerifyProfile) and profile.cells
+        for profile in profiles.values()
+    ):
+        raise SpecbookError("profiles must map names to profiles with measured groups")
     curves: dict[str, tuple[list[int], list[float], list[float], list[float]]] = {}
     for name, profile in profiles.items():
         for group in profile.groups():
             cells = profile.group(*group)
             table = np.array([cell.seconds for cell in cells])
             ratios = table / table[0]
-            many = profile.settings
+            measured = profile.groups()
             parts = (
                 name,
                 group[0] if group[0] == "runtime" else f"batch {group[1]}",
-                f"{group[2]} before" if len(many["prefixes"]) > 1 else "",
-                group[3] if len(many["shapes"]) > 1 else "",
+                f"{group[2]} before" if len({g[2] for g in measured}) > 1 else "",
+                group[3] if len({g[3] for g in measured}) > 1 else "",
             )
             label = ", ".join(filter(None, parts))
             low, middle, high = np.quantile(ratios, (0.1, 0.5, 0.9), axis=1)

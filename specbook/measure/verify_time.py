@@ -29,6 +29,7 @@ import torch
 from .. import checks
 from ..errors import ArtifactError, SpecbookError
 from ..models.batched import Batch
+from ..models.target import TransformersTarget
 from ..policy import SamplingPolicy
 from ..topologies import cartesian, chain
 from ..topologies.best_first import best_first_tree
@@ -154,6 +155,10 @@ def measure_verify_time(
         raise SpecbookError(f"target must be a target model, got {target!r}")
     if grid.batches and batched is None:
         raise SpecbookError("a grid with batches needs a batched target")
+    if batched is not None and not isinstance(batched, TransformersTarget):
+        raise SpecbookError(f"batched must be a TransformersTarget, got {batched!r}")
+    if path is not None and not isinstance(path, (str, os.PathLike)):
+        raise SpecbookError(f"path must be a file, got {path!r}")
     longest = max(grid.prefixes) + max(grid.nodes)
     if target.context_limit is not None and longest > target.context_limit:
         raise SpecbookError(
@@ -212,6 +217,16 @@ def _begun(
             raise ArtifactError(
                 f"{path} was measured with {name} {then!r}, now it is {now!r}: give "
                 "another file"
+            )
+    asked = set(grid.groups())
+    for group in begun.groups():
+        sizes = tuple(cell.nodes for cell in begun.group(*group))
+        turns = len(begun.group(*group)[0].seconds)
+        # A group is written whole; one that is not was cut by somebody.
+        if group not in asked or sizes != grid.nodes or turns != grid.turns:
+            raise ArtifactError(
+                f"{path} holds {turns} turns of n = {list(sizes)} for {group}, which "
+                "its own settings do not ask for: give another file"
             )
     return begun
 
@@ -413,8 +428,15 @@ def measure_draft_step(
     )
     if not sizes:
         raise SpecbookError("rows is empty: there is nothing to measure")
+    if not hasattr(model, "vocab_size") or not hasattr(model, "start"):
+        raise SpecbookError(f"model must be a target model, got {model!r}")
     checks.integer(prefix, "prefix", least=1)
     checks.integer(turns, "turns", least=1)
+    if sizes[-1] > model.vocab_size:
+        raise SpecbookError(
+            f"a level of {sizes[-1]} rows needs as many tokens, the vocabulary has "
+            f"{model.vocab_size}"
+        )
     if model.context_limit is not None and prefix + 2 > model.context_limit:
         raise SpecbookError(
             f"a step behind {prefix} tokens needs {prefix + 2} positions, the draft "

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from .. import checks
-from ..errors import SpecbookError
+from ..errors import SpecbookError, TreeError
 from ..proposal import PREFIX_FRONTIER
 from ..tree import CandidateTree
 from .acceptance import by_depth, increasing_slots
@@ -101,8 +101,12 @@ def choose(
     """
     if not isinstance(verify_time, Mapping) or not verify_time:
         raise SpecbookError(f"verify_time must map n to t(n), got {verify_time!r}")
+    rows, every = by_depth(acceptance)
+    acceptance = rows if every else rows[0]  # an iterator can be read only once
+    exact = not isinstance(rows[0][0], float)
+    read = checks.real if exact else checks.float64
     times = {
-        checks.integer(n, "n of verify_time", least=1): checks.real(t, f"t({n})")
+        checks.integer(n, "n of verify_time", least=1): read(t, f"t({n})")
         for n, t in verify_time.items()
     }
     if low := [n for n, t in times.items() if not t > 0]:
@@ -110,14 +114,14 @@ def choose(
     if callable(draft_time):
         drafting = draft_time
     else:
-        c = checks.real(draft_time, "draft_time", least=0)
+        c = read(draft_time, "draft_time", least=0)
 
         def drafting(shape: CandidateTree) -> Any:
             return shape.max_depth * c
 
     found = []
     for plan in plans(acceptance, sorted(times), max_depth):
-        drafted = checks.real(drafting(plan.tree), "draft_time", least=0)
+        drafted = read(drafting(plan.tree), "draft_time", least=0)
         steps = times[plan.nodes] + drafted
         found.append(
             Candidate(
@@ -141,10 +145,16 @@ def plans(
     brings no other tree is passed over, and depths end where more of them change
     nothing.
     """
-    wanted = sorted({checks.integer(n, "size", least=1) for n in sizes})
+    wanted = sorted(
+        {
+            checks.integer(n, f"sizes[{i}]", least=1)
+            for i, n in enumerate(checks.entries(sizes, "sizes", "node counts"))
+        }
+    )
     if not wanted:
         raise SpecbookError("sizes is empty: there is no tree to look for")
     rows, every = by_depth(acceptance)
+    acceptance = rows if every else rows[0]
     deepest = min(wanted[-1] - 1, len(rows) if every else wanted[-1] - 1)
     if max_depth is not None:
         checks.integer(max_depth, "max_depth", least=0)
@@ -236,12 +246,17 @@ class Times:
     def draft_steps(self, shape: CandidateTree) -> float:
         """What drafting `shape` costs, in target steps of one row: a draft step for
         each level, over as many rows as have children there."""
+        if not isinstance(shape, CandidateTree):
+            raise TreeError(f"not a CandidateTree: {type(shape).__name__}")
         medians = {n: float(np.median(x)) for n, x in self.draft.items()}
         return float(_drafting(shape, medians, 0.0, self.batch)) / self.one
 
 
 def _seconds(values: Any, name: str, dimensions: int) -> np.ndarray:
-    table = np.asarray(values, dtype=np.float64)
+    try:
+        table = np.asarray(values, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise SpecbookError(f"{name} must hold seconds: {problem}") from None
     if table.ndim != dimensions or not (np.isfinite(table) & (table > 0)).all():
         raise SpecbookError(f"{name} must hold positive seconds, got {table!r}")
     return table

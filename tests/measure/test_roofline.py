@@ -54,3 +54,23 @@ def test_bad_input() -> None:
         roofline(TableTarget(lambda prefix: [1], vocab_size=1))
     with pytest.raises(SpecbookError, match="turns"):
         roofline(LeanTarget(tiny_llama()), turns=0)
+    for turns in (0, -1, 1.5, True):
+        with pytest.raises(SpecbookError, match="turns"):
+            module.bandwidth(turns=turns)  # type: ignore[arg-type]
+        with pytest.raises(SpecbookError, match="turns"):
+            module.speed(torch.float32, turns=turns)  # type: ignore[arg-type]
+    with pytest.raises(SpecbookError, match="dtype"):
+        module.speed("float32")  # type: ignore[arg-type]
+    good = {"weight_bytes": 40, "weights": 10, "row_bytes": 3}
+    good |= {"bandwidth": 1e3, "speed": 1e4}
+    for name, value in (
+        ("weight_bytes", 0),
+        ("weights", 1.5),
+        ("row_bytes", -1),
+        ("bandwidth", 0.0),
+        ("bandwidth", float("nan")),
+        ("speed", -1.0),
+        ("speed", float("inf")),
+    ):
+        with pytest.raises(SpecbookError, match=name):
+            Roofline(**{**good, name: value})  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,26 @@ def test_a_file_of_other_circumstances_is_refused(targets: Any, tmp_path: Path) 
     assert path.read_bytes() == before
 
 
+def test_a_group_that_was_cut_is_not_taken_for_measured(
+    targets: Any, tmp_path: Path
+) -> None:
+    """A group is written whole. One with fewer sizes would never be completed."""
+    path = tmp_path / "profile.json"
+    whole = measured(targets, path=path)
+    cut = whole.cells[0].group
+    for cells in (
+        whole.cells[:2] + whole.cells[3:],
+        tuple(replace(c, seconds=c.seconds[:2]) for c in whole.cells),
+        whole.cells + tuple(replace(c, prefix=77) for c in whole.cells[:3]),
+    ):
+        replace(whole, cells=cells).save(path)
+        before = path.read_bytes()
+        with pytest.raises(ArtifactError, match="do not ask for") as caught:
+            measured(targets, path=path)
+        assert str(cut) in str(caught.value) or "77" in str(caught.value)
+        assert path.read_bytes() == before
+
+
 def test_times_for_a_choice(targets: Any) -> None:
     profile = measured(targets)
     times = profile.times("batch", 2, 9, "star", draft={1: [0.002, 0.001]})
@@ -183,6 +204,11 @@ def test_damaged_profiles_are_refused(targets: Any, tmp_path: Path) -> None:
         lambda v: v["cells"][0].update(nodes=2),
         lambda v: v["cells"][0].pop("depth"),
         lambda v: v["cells"][0].update(seconds=["fast"]),
+        lambda v: v["cells"][0].update(sent_bytes=-1),
+        lambda v: v["cells"][0].update(mask_seconds=-1e-9),
+        lambda v: v["cells"][0].update(depth=9),
+        lambda v: v["cells"][0].update(prefix=0),
+        lambda v: v["cells"][0].update(batch=0),
         lambda v: v.update(format=99),
     ):
         damaged = json.loads(json.dumps(values))
@@ -267,6 +293,32 @@ def test_what_cannot_be_measured_is_refused_at_once(targets: Any) -> None:
     ):
         with pytest.raises(SpecbookError, match=told):
             measure_verify_time(*arguments, machine=MACHINE, **options)
+
+
+def test_other_kinds_of_input_are_refused(targets: Any) -> None:
+    target, batched = targets
+    grid = Grid(nodes=(1, 2), prefixes=(6,), shapes=("chain",), batches=(), turns=1)
+    for options, told in (
+        ({"batched": 3}, "batched must be"),
+        ({"batched": target}, "batched must be"),
+        ({"path": 3}, "path must be a file"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            measure_verify_time(target, grid, machine=MACHINE, **options)
+    with pytest.raises(SpecbookError, match="model must be"):
+        measure_draft_step(None)
+    with pytest.raises(SpecbookError, match="vocabulary"):
+        measure_draft_step(target, rows=(1, 10**9), prefix=8)
+    profile = measure_verify_time(target, grid, machine=MACHINE)
+    for draft in (3, [0.1], "fast"):
+        with pytest.raises(SpecbookError, match="draft must map"):
+            profile.times(draft=draft)  # type: ignore[arg-type]
+    for cells in ((None,), (1, 2), 3):
+        with pytest.raises(SpecbookError, match="cells"):
+            VerifyProfile({}, {}, cells)  # type: ignore[arg-type]
+    for profiles in ({}, None, {"a": 3}, {"a": VerifyProfile({}, {}, ())}):
+        with pytest.raises(SpecbookError, match="profiles must map"):
+            profiles_figure(profiles)  # type: ignore[arg-type]
 
 
 def test_the_shipped_profiles_are_whole() -> None:

@@ -224,9 +224,31 @@ def test_bad_times() -> None:
         ((1, 2), good, {0: [1.0]}, "rows of draft"),
         ((1, 2), good, [0.1], "draft must map"),
         ((1, True), good, {}, r"nodes\[1\]"),
+        ((1, 2), "fast", {}, "verify must hold seconds"),
+        ((1, 2), [[0.1, 0.1], [0.1]], {}, "verify must hold seconds"),
+        ((1, 2), [[10**400, 1]], {}, "verify must hold seconds"),
+        ((1, 2), good, {1: {}}, r"draft\[1\] must hold seconds"),
     ):
         with pytest.raises(SpecbookError, match=told):
             Times(nodes, verify, draft)  # type: ignore[arg-type]
+    for shape in (None, "", [], 3):
+        with pytest.raises(SpecbookError, match="CandidateTree"):
+            Times((1, 2), good, {}).draft_steps(shape)  # type: ignore[arg-type]
+
+
+def test_numbers_beyond_floats_and_one_way_iterators() -> None:
+    p, times = [0, 0.5, 0.2, 0.3], {1: 1.0, 3: 1.2}
+    assert choose(iter(p), times, 0.1).speedup == choose(p, times, 0.1).speedup
+    assert len(plans(iter(p), iter([1, 2]))) == len(plans(p, [1, 2]))
+    with pytest.raises(SpecbookError, match=r"t\(3\) is too large"):
+        choose(p, {1: 1.0, 3: 10**400}, 0.1)
+    with pytest.raises(SpecbookError, match="draft_time is too large"):
+        choose(p, times, 10**400)
+    exact = choose([0, Fraction(1, 2)], {1: 1, 2: 10**400}, 0)
+    assert exact.candidates[1].speedup == Fraction(3, 2 * 10**400)
+    for sizes in (None, 3, b"x", "12", {1: 2}):
+        with pytest.raises(SpecbookError, match="sizes"):
+            plans(p, sizes)  # type: ignore[arg-type]
 
 
 def test_a_draft_is_paid_level_by_level() -> None:
