@@ -41,6 +41,11 @@ class ChosenTree:
             f"{high:.2f}]; the fastest in {standing.wins:.0%} of "
             f"{self.decision.worlds} resampled worlds",
         ]
+        if len(json.loads(self.artifact.calibration_data)) == 1:
+            told.append(
+                "one prompt was counted: how acceptance differs between texts is in "
+                "none of these intervals"
+            )
         near = self.decision.near_ties
         if near:
             told.append(

@@ -187,3 +187,12 @@ def test_predicted_and_measured_progress_agree() -> None:
     )
     assert decoded.tokens_per_round == pytest.approx(best.progress, rel=0.1)
     assert decoded.tokens_per_round != pytest.approx(best.progress - 0.4, rel=0.1)
+
+
+def test_one_prompt_is_told() -> None:
+    """Drawn again it is always the same, and the choice would look surer than it is."""
+    many = counts()
+    alone = replace(many, prompts=many.prompts[:1])
+    for profile, told in ((many, False), (alone, True)):
+        lines = choose_tree(times(), profile, {}, worlds=20).lines()
+        assert any("one prompt was counted" in line for line in lines) == told
