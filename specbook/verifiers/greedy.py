@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import checks
 from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
 from ..proposal import PREFIX_FRONTIER, ProbabilitySemantics, SamplingRelation
 from ..tree import CandidateTree
+from .walk import target_law
 
 
 def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
@@ -21,7 +21,7 @@ def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
     rows: list[int] = []
     row = PREFIX_FRONTIER
     while True:
-        p = checks.law(law(row), f"the target's law at row {row}")
+        p = target_law(tree, law, row)
         token = int(np.argmax(p))
         child = tree.child_with_token(row, token)
         if child is None:

@@ -12,6 +12,7 @@ from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
 from ..proposal import PREFIX_FRONTIER, ProbabilitySemantics, SamplingRelation
 from ..tree import CandidateTree
+from .walk import target_law
 
 
 def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
@@ -20,7 +21,7 @@ def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
     rows: list[int] = []
     row = PREFIX_FRONTIER
     while True:
-        token = chance.draw(law(row))
+        token = chance.draw(target_law(tree, law, row))
         child = tree.child_with_token(row, token)
         if child is None:
             return Selection(tuple(rows), token)

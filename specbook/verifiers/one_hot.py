@@ -13,11 +13,11 @@ drafts (sections 0x04B, 0x09A).
 
 from __future__ import annotations
 
-from .. import checks
 from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
 from ..proposal import PREFIX_FRONTIER, ProbabilitySemantics, SamplingRelation
 from ..tree import CandidateTree
+from .walk import target_law
 
 
 def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
@@ -26,7 +26,7 @@ def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
     rows: list[int] = []
     row = PREFIX_FRONTIER
     while True:
-        left = checks.law(law(row), f"the target's law at row {row}")
+        left = target_law(tree, law, row)
         total = left.sum()
         for child in tree.children(row):
             token = tree.token_ids[child]

@@ -9,7 +9,6 @@ more comes from the target's own law.
 
 from __future__ import annotations
 
-from .. import checks
 from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
 from ..errors import ContractError
@@ -21,6 +20,7 @@ from ..proposal import (
 )
 from ..tree import CandidateTree
 from .coupling import acceptance, residual
+from .walk import position
 
 
 def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
@@ -30,20 +30,18 @@ def select(tree: CandidateTree, law: Law, chance: Chance) -> Selection:
     rows: list[int] = []
     row = PREFIX_FRONTIER
     while True:
-        p = checks.law(law(row), f"the target's law at row {row}")
-        draws = tree.draws(row)
-        if not draws and not tree.children(row):
+        p, drafts = position(tree, law, row, name="single")
+        if not drafts:
             return Selection(tuple(rows), chance.draw(p))
-        if len(draws) != 1 or draws[0][1].law is None:
+        if len(drafts) > 1:
             raise ContractError(
-                f"single: row {row} must have one candidate, with the law that it was "
-                f"drawn from; it has {len(draws)}"
+                f"single: row {row} must have one candidate; it has {len(drafts)}"
             )
-        child, mark = draws[0]
-        if not chance.flip(acceptance(p, mark.law, tree.token_ids[child])):
-            return Selection(tuple(rows), chance.draw(residual(p, mark.law)))
-        rows.append(child)
-        row = child
+        draft = drafts[0]
+        if not chance.flip(acceptance(p, draft.law, draft.token)):
+            return Selection(tuple(rows), chance.draw(residual(p, draft.law)))
+        rows.append(draft.row)
+        row = draft.row
 
 
 VERIFIER = Verifier(

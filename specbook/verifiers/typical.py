@@ -25,6 +25,7 @@ from ..chance import Chance
 from ..contract import Law, Selection, Verifier, VerifierContract
 from ..proposal import PREFIX_FRONTIER, ProbabilitySemantics, SamplingRelation
 from ..tree import CandidateTree
+from .walk import target_law
 
 EPSILON, DELTA = 0.09, 0.3
 
@@ -45,7 +46,7 @@ def select(
         # The first of equals wins, so that the answer is one of the tree alone.
         if (depth, likelihood) > best[:2]:
             best = (depth, likelihood, row)
-        p = laws[row] = checks.law(law(row), f"the target's law at row {row}")
+        p = laws[row] = target_law(tree, law, row)
         children = tree.children(row)
         if not children:
             continue

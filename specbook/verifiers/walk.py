@@ -60,6 +60,18 @@ def walk(
         row = answer.row
 
 
+def target_law(tree: CandidateTree, law: Law, row: int) -> np.ndarray:
+    """The target's law [V] at `row`, checked; it must know the tokens below."""
+    p = checks.law(law(row), f"the target's law at row {row}")
+    for child in tree.children(row):
+        if tree.token_ids[child] >= len(p):
+            raise LawError(
+                f"row {child} has token {tree.token_ids[child]}, the target's law at "
+                f"row {row} is [{len(p)}]"
+            )
+    return p
+
+
 def position(
     tree: CandidateTree, law: Law, row: int, *, name: str
 ) -> tuple[np.ndarray, list[Draft]]:
@@ -67,7 +79,7 @@ def position(
 
     All rows are of one kind: exact if all of them are, else float64.
     """
-    p = checks.law(law(row), f"the target's law at row {row}")
+    p = target_law(tree, law, row)
     drafts = []
     for child, mark in tree.draws(row):
         if mark.law is None:
@@ -81,7 +93,9 @@ def position(
             )
         drafts.append(Draft(child, tree.token_ids[child], mark.law, mark.law))
     if len({draft.row for draft in drafts}) < len(tree.children(row)):
-        raise ContractError(f"{name}: a child of row {row} was drawn by no source")
+        raise ContractError(
+            f"{name}: row {row} has a child that was drawn by no source"
+        )
     if any(draft.law.dtype != p.dtype for draft in drafts):
         # Where one side rounds, the other's exactness is of no use.
         p = p.astype(np.float64)

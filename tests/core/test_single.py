@@ -459,7 +459,7 @@ def test_by_hand_it_refuses_what_is_no_chain_and_what_has_no_law() -> None:
         CandidateTree((0,), (-1,), (1,), 1, ((SourceMark("s", Fraction(1, 2)),),)),
         CandidateTree.from_proposals([sequence([0], [half])] * 2, 1),
     ):
-        with pytest.raises(ContractError, match="single: row -1"):
+        with pytest.raises(ContractError, match="single: (a child of )?row (-1|0)"):
             select(tree, lambda row: half, Sampler(0))
 
 

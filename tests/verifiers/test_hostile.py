@@ -16,6 +16,7 @@ from specbook import contract, controls, oracles, verifiers
 from specbook.chance import Sampler
 from specbook.drafts import samplers
 from specbook.drafts.samplers import Draw
+from specbook.errors import LawError
 from specbook.proposal import ProbabilitySemantics, SamplingRelation
 from specbook.verifiers import apart, ensemble, kseq, optimal, typical
 from specbook.walkthrough import walkthrough
@@ -267,3 +268,27 @@ def test_a_target_that_answers_nonsense_is_told(name: str) -> None:
 
 def test_an_error_of_another_kind_fails_the_check() -> None:
     must_fail(check_says_so, lambda q: q[10**9], {"q": Q})
+
+
+BROKEN = {
+    "all NaN": [np.nan] * 3,
+    "one NaN": [np.nan, 0.5, 0.5],
+    "negative": [1.2, -0.4, 0.2],
+    "sum 0.9": [0.5, 0.3, 0.1],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("name", [*verifiers.names(), "apart"])
+def test_a_broken_target_row_is_named(name: str) -> None:
+    """Case H18, and a row that does not know the candidate below it."""
+    rule = apart.VERIFIER if name == "apart" else verifiers.get(name)
+    for row in BROKEN.values():
+        with pytest.raises(LawError, match="the target's law at row -1"):
+            rule.select(TREE, lambda _, row=row: np.array(row), Sampler(0))
+    # A drafted token beyond the row; and a row shorter than the law of the draft.
+    with pytest.raises(LawError, match="row 0 has token 1, .* at row -1 is .1."):
+        rule.select(TREE, lambda _: np.array([1.0]), Sampler(0))
+    if rule.contract.reads_q:
+        with pytest.raises(LawError, match="row 0 was drawn from a law"):
+            rule.select(TREE, lambda _: np.array([0.5, 0.5]), Sampler(0))
