@@ -93,9 +93,7 @@ def position(
             )
         drafts.append(Draft(child, tree.token_ids[child], mark.law, mark.law))
     if len({draft.row for draft in drafts}) < len(tree.children(row)):
-        raise ContractError(
-            f"{name}: row {row} has a child that was drawn by no source"
-        )
+        raise ContractError(f"{name}: a child of row {row} was drawn by no source")
     if any(draft.law.dtype != p.dtype for draft in drafts):
         # Where one side rounds, the other's exactness is of no use.
         p = p.astype(np.float64)
