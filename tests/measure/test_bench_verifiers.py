@@ -324,3 +324,17 @@ def test_the_samplers_cover_what_the_rules_are_timed_with() -> None:
         assert relation in bench.SAMPLERS
         assert rule.contract.supports_sampling_relation(relation)
         assert relation is not SamplingRelation.INDEPENDENT
+
+
+def test_rows_too_small_for_a_question_and_sizes_of_no_model() -> None:
+    """Two tokens leave no number of drafts below them to ask the optimum about."""
+    for tokens in (1, 2):
+        row = np.full(tokens, 1 / tokens)
+        report = bench.bench_verifiers([(row, row)], quick=True)
+        assert report.optima == () and report.nodes
+    for change, words in (
+        ({"vocabulary": 10**13}, "vocabulary must be at most"),
+        ({"children": 10**6}, "children must be at most"),
+    ):
+        with pytest.raises(SpecbookError, match=words):
+            bench.bench_verifiers(quick=True, **change)

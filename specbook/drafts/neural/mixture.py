@@ -30,7 +30,12 @@ from ... import checks, registry
 from ...contract import SourceContract
 from ...errors import ContractError, SpecbookError
 from ...policy import SamplingPolicy
-from ...proposal import PREFIX_FRONTIER, ProbabilitySemantics, SamplingRelation
+from ...proposal import (
+    PREFIX_FRONTIER,
+    ProbabilitySemantics,
+    Proposal,
+    SamplingRelation,
+)
 from ...verifiers.coupling import matching
 from ..samplers import mixture, one_hot
 from .draft_model import CONTRACT as DRAFT_CONTRACT
@@ -169,16 +174,26 @@ class MixtureSession(DraftModelSession):
     def _named(self, path: Sequence[int]) -> int | None:
         """What the lookup names after the published text and `path`."""
         lookup = self._mixture.lookup
+        size = self._mixture.draft_model.model.vocab_size
         session = lookup.start(
             [*self._tokens, *path],
             request=self._request,
-            vocab_size=self._mixture.draft_model.model.vocab_size,
+            vocab_size=size,
             policy=self._policy,
         )
         found = session.propose(
             max_depth=1, max_nodes=1, chance=_Unasked(), manifest_hash=""
         )
-        return found.nodes[0].token_id if found.nodes else None
+        if not isinstance(found, Proposal):
+            raise ContractError(
+                f"mixture: {lookup.contract.name} returned no Proposal but {found!r}"
+            )
+        if not found.nodes:
+            return None
+        named = f"the token that {lookup.contract.name} names"
+        return checks.integer(
+            found.nodes[0].token_id, named, most=size - 1, error=ContractError
+        )
 
 
 class _Unasked:

@@ -22,7 +22,7 @@ from specbook.oracles import position_law
 from specbook.policy import SamplingPolicy
 from tests.core.helpers import must_fail
 from tests.core.helpers.laws import table_of
-from tests.core.helpers.sources import FixedSource
+from tests.core.helpers.sources import FixedSource, proposal_of
 from tests.verifiers.helpers import check_rounds, constant, exact
 
 TARGET = table_of([[1, 2], [3, 1], [1, 1]], salt=2)
@@ -192,6 +192,42 @@ def drawing(prefix: Any, chance: Any) -> Any:
 def test_bad_options_are_refused_by_name(options: Any, error: Any, told: str) -> None:
     with pytest.raises(error, match=told):
         mixed(**options)
+
+
+class Answers:
+    """A lookup whose session answers with anything."""
+
+    def __init__(self, answer: Any) -> None:
+        self.contract = dataclasses.replace(PromptLookup.contract, name="liar")
+        self.answer = answer
+
+    def identity(self) -> str:
+        return "liar"
+
+    def start(self, prefix: Any, **about: Any) -> Answers:
+        return self
+
+    def propose(self, **limits: Any) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (None, "liar returned no Proposal"),
+        (5, "liar returned no Proposal"),
+        (proposal_of([[7]]), "token that liar names must be at most 1, got 7"),
+    ],
+)
+def test_a_lookup_that_answers_nonsense_is_named(answer: Any, told: str) -> None:
+    with pytest.raises(ContractError, match=told):
+        nodes(mixed((1,), lookup=Answers(answer)), [0], Sampler(0), vocab_size=2)
+
+
+@pytest.mark.parametrize("weight", [np.float32(0.5), 0.5, F(1, 2)])
+def test_a_weight_of_any_kind_mixes_fractions_exactly(weight: Any) -> None:
+    first, *_ = nodes(mixed((1,), weight=weight), [0, 1, 0], Sampler(0), vocab_size=2)
+    assert all(type(x) is F for x in first.law) and sum(first.law) == 1
 
 
 def test_a_lookup_that_draws_is_found_out() -> None:
