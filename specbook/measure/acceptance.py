@@ -241,7 +241,9 @@ def count(
     checks.integer(slots, "slots", least=1, most=MAX_ROWS)
     tried = np.zeros((depths, slots), dtype=np.int64)
     selected = np.zeros((depths, slots), dtype=np.int64)
-    for played in rounds:
+    for number, played in enumerate(checks.entries(rounds, "rounds", "rounds")):
+        if not hasattr(played, "selection") or not hasattr(played, "tree"):
+            raise SpecbookError(f"rounds[{number}] is no round: {played!r}")
         path = list(played.selection.rows)
         for depth, node in enumerate([-1, *path][:depths]):
             offered = [child for child, _ in played.tree.draws(node)]

@@ -102,6 +102,10 @@ class VerifyProfile(Report):
     def group(self, forward: str, batch: int, prefix: int, shape: str) -> list[Cell]:
         """The cells of a group by size. Raises `SpecbookError` for one that was not
         measured, and lists those that were."""
+        checks.text(forward, "forward")
+        checks.text(shape, "shape")
+        checks.integer(batch, "batch")
+        checks.integer(prefix, "prefix")
         wanted = (forward, batch, prefix, shape)
         found = [cell for cell in self.cells if cell.group == wanted]
         if not found:
@@ -119,6 +123,12 @@ class VerifyProfile(Report):
     ) -> Times:
         """A group as `topologies.hardware.Times`. `prefix`, `shape`: by default those
         of the first group that fits. `draft`: {rows: seconds of draft steps}."""
+        checks.text(forward, "forward")
+        checks.integer(batch, "batch")
+        if prefix is not None:
+            checks.integer(prefix, "prefix")
+        if shape is not None:
+            checks.text(shape, "shape")
         fitting = [
             group
             for group in self.groups()

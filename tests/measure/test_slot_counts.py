@@ -82,6 +82,15 @@ def test_counts_by_hand() -> None:
     assert counted(rounds, 1, 1) == ([[4]], [[1]])
 
 
+def test_what_is_no_round_is_named() -> None:
+    for rounds, told in ((3, "rounds must be"), ([Played(drawn_tree([]), ()), 3], "1")):
+        with pytest.raises(SpecbookError, match=told):
+            count(rounds, depths=1, slots=1)  # type: ignore[arg-type]
+    for options in ({"depths": 10**9, "slots": 1}, {"depths": 1, "slots": 0}):
+        with pytest.raises(SpecbookError, match="depths|slots"):
+            count([], **options)
+
+
 def test_a_token_drawn_twice_takes_two_slots() -> None:
     tree = drawn_tree([(5, -1, 1), (5, -1, 1), (7, -1, 1)])
     assert counted([Played(tree, (1,))], 1, 3) == ([[1, 1, 1]], [[0, 0, 1]])

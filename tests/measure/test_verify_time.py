@@ -313,6 +313,17 @@ def test_other_kinds_of_input_are_refused(targets: Any) -> None:
     for draft in (3, [0.1], "fast"):
         with pytest.raises(SpecbookError, match="draft must map"):
             profile.times(draft=draft)  # type: ignore[arg-type]
+    for name, value in (
+        ("forward", 3),
+        ("batch", np.array([1, 2])),
+        ("prefix", np.array([1, 2])),
+        ("prefix", "8"),
+        ("shape", np.array(["chain", "star"])),
+    ):
+        wanted = {"forward": "runtime", "batch": 1, "prefix": 6, "shape": "chain"}
+        for call in (profile.group, profile.times):
+            with pytest.raises(SpecbookError, match=f"{name} must be"):
+                call(**{**wanted, name: value})  # type: ignore[arg-type]
     for cells in ((None,), (1, 2), 3):
         with pytest.raises(SpecbookError, match="cells"):
             VerifyProfile({}, {}, cells)  # type: ignore[arg-type]
