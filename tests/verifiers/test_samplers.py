@@ -289,3 +289,26 @@ def test_one_position_is_a_tree_of_depth_one() -> None:
     for bad in (3, None, "ab"):
         with pytest.raises(SpecbookError, match="draws"):
             samplers.position_tree(bad)  # type: ignore[arg-type]
+
+
+def test_a_mixture_of_fractions_and_floats_is_float() -> None:
+    """Where one side rounds, the other's exactness is of no use."""
+    mixed = samplers.mixture([[0.5, 0.5], exact([1, 3])], [Fraction(1, 2)] * 2)
+    assert mixed.dtype == np.float64 and mixed.tolist() == [0.375, 0.625]
+
+
+def test_a_tree_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samplers, "MOST_NODES", 100)
+    row = exact([1, 1, 1])
+    with pytest.raises(SpecbookError, match="more than 100 nodes"):
+        samplers.expand(
+            lambda path: row, [3] * 9, samplers.without_replacement, Sampler(0)
+        )
+    few = samplers.expand(
+        lambda path: row,
+        [3] * 9,
+        samplers.without_replacement,
+        Sampler(0),
+        max_nodes=99,
+    )
+    assert len(few) == 99
