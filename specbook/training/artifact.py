@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +80,18 @@ def check_target(manifest: Mapping[str, Any], identity: Mapping[str, str]) -> No
         )
 
 
-def publish(made: Path, final: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def publish(
+    made: Path,
+    final: Path,
+    manifest: Mapping[str, Any],
+    check: Callable[[Path], None] | None = None,
+) -> dict[str, Any]:
     """Write the manifest of the files in `made` and rename the folder to `final`.
 
     `manifest`: its fields without "format" and "files". An older artifact at `final`
-    is replaced; a folder that is no artifact is not. Returns the whole manifest.
+    is replaced; a folder that is no artifact is not. `check` is called with the whole
+    folder before it gets its name, and raises for one that is not what it should be.
+    Returns the whole manifest.
     """
     check_free(final)
     for name in ("kind", "name"):
@@ -100,6 +108,8 @@ def publish(made: Path, final: Path, manifest: Mapping[str, Any]) -> dict[str, A
     text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False)
     (made / MANIFEST).write_text(text + "\n", encoding="utf-8")
     load_manifest(made)
+    if check is not None:
+        check(made)
     final.parent.mkdir(parents=True, exist_ok=True)
     aside = final.with_name(f".{final.name}-{os.getpid()}-{time.monotonic_ns()}")
     if final.exists():
@@ -125,3 +135,14 @@ def check_free(final: Path) -> None:
         raise SpecbookError(
             f"{final} is not empty and holds no {MANIFEST}: it is not replaced"
         )
+
+
+def check_writable(folder: Path) -> None:
+    """Raise `ArtifactError` when nothing can be written to `folder`, which is made
+    when it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        raise ArtifactError(f"{folder} cannot be written to: {problem}") from problem

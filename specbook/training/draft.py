@@ -9,7 +9,6 @@ bits as one that was not.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import time
@@ -20,11 +19,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 
-from ..errors import ArtifactError, SpecbookError
-from . import shards
+from ..errors import SpecbookError
+from . import resuming, shards
 from .decoding import TaughtSequence
 from .distil import distillation_loss
 from .settings import Settings
@@ -91,18 +88,26 @@ def epoch_order(
     return [found[i] for i in generator.permutation(len(found))]
 
 
+def batch_order(
+    lengths: Sequence[int], rows_per_step: int, seed: int, skip: int = 0
+) -> Iterator[tuple[int, list[int]]]:
+    """(epoch, sequence numbers of a batch) for ever, without the first `skip`."""
+    epoch = 0
+    while True:
+        order = epoch_order(lengths, rows_per_step, seed, epoch)
+        for batch in order[skip:]:
+            yield epoch, batch
+        skip = max(0, skip - len(order))
+        epoch += 1
+
+
 def _batches(
     sequences: Sequence[TaughtSequence], settings: Settings, skip: int
 ) -> Iterator[tuple[int, Batch]]:
-    """(epoch, batch) for ever, without the first `skip` batches."""
     lengths = [len(s.tokens) - 1 for s in sequences]
-    epoch = 0
-    while True:
-        order = epoch_order(lengths, settings.rows_per_step, settings.seed, epoch)
-        for batch in order[skip:]:
-            yield epoch, collate([sequences[i] for i in batch])
-        skip = max(0, skip - len(order))
-        epoch += 1
+    order = batch_order(lengths, settings.rows_per_step, settings.seed, skip)
+    for epoch, batch in order:
+        yield epoch, collate([sequences[i] for i in batch])
 
 
 def batch_loss(
@@ -155,15 +160,10 @@ def train(
     last = settings.steps if stop_after is None else min(stop_after, settings.steps)
     optimizer = _optimizer(model, settings)
     key = shards.digest([data_key, json.dumps(settings.described(), sort_keys=True)])
-    curve: list[dict[str, float]] = []
-    begin = 0
-    if checkpoint is not None and checkpoint.exists():
-        if not resume:
-            raise SpecbookError(
-                f"{checkpoint} is there from an earlier run: go on with it (resume) "
-                "or remove it"
-            )
-        begin, curve = _load(checkpoint, model, optimizer, key)
+    begin, curve = resuming.begin(
+        checkpoint, model, optimizer, form=_CHECKPOINT, key=key, resume=resume
+    )
+    if begin:
         say(f"resumed at step {begin} of {settings.steps}")
     dtype = torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32
     base = [group["lr"] for group in optimizer.param_groups]
@@ -177,7 +177,9 @@ def train(
         for group, rate in zip(optimizer.param_groups, base, strict=True):
             group["lr"] = rate * settings.rate(step)
         # Of its own for each step, so that a resumed run draws what the whole one did.
-        generator = torch.Generator().manual_seed(_mixed(settings.seed, step))
+        generator = torch.Generator().manual_seed(
+            resuming.step_seed(settings.seed, step)
+        )
         loss = batch_loss(model, batch, dtype, settings.others, generator)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
@@ -196,7 +198,15 @@ def train(
         model.train()
         curve.append(entry)
         if checkpoint is not None:
-            _save(checkpoint, model, optimizer, key, step + 1, curve)
+            resuming.save(
+                checkpoint,
+                model,
+                optimizer,
+                form=_CHECKPOINT,
+                key=key,
+                step=step + 1,
+                curve=curve,
+            )
         left = (settings.steps - step - 1) * seconds / len(losses)
         told = ", ".join(f"{k} {v:.4g}" for k, v in entry.items() if k != "step")
         say(
@@ -207,10 +217,6 @@ def train(
         clock = time.monotonic()
     model.eval()
     return curve
-
-
-def _mixed(seed: int, step: int) -> int:
-    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0])
 
 
 def _optimizer(model: Any, settings: Settings) -> torch.optim.AdamW:
@@ -228,78 +234,3 @@ def _optimizer(model: Any, settings: Settings) -> torch.optim.AdamW:
         ],
         betas=(0.9, 0.98),
     )
-
-
-# -------------------------------------------------------------------- checkpoints
-
-
-def _save(
-    path: Path,
-    model: Any,
-    optimizer: torch.optim.AdamW,
-    key: str,
-    step: int,
-    curve: list[dict[str, float]],
-) -> None:
-    tensors = {}
-    for name, parameter in model.named_parameters():
-        state = optimizer.state[parameter]
-        tensors[f"weight/{name}"] = parameter.detach()
-        for part in ("exp_avg", "exp_avg_sq", "step"):
-            tensors[f"{part}/{name}"] = state[part]
-    noted: dict[str, Any] = {
-        "format": _CHECKPOINT,
-        "key": key,
-        "step": step,
-        "curve": curve,
-    }
-    noted["sha256"] = _digest(noted, tensors)
-    shards.write_bytes(path, save(tensors, metadata={"specbook": json.dumps(noted)}))
-
-
-def _digest(noted: dict[str, Any], tensors: dict[str, torch.Tensor]) -> str:
-    """One sha256 over what is noted and over names, types, shapes and bytes of the
-    tensors: a flipped bit of a weight leaves a file that loads."""
-    told = {name: value for name, value in noted.items() if name != "sha256"}
-    found = hashlib.sha256(json.dumps(told, sort_keys=True).encode("utf-8"))
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
-
-
-def _load(
-    path: Path, model: Any, optimizer: torch.optim.AdamW, key: str
-) -> tuple[int, list[dict[str, float]]]:
-    try:
-        with safe_open(path, framework="pt") as stored:
-            state = json.loads((stored.metadata() or {}).get("specbook", "null"))
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}
-    except (OSError, ValueError, SafetensorError) as problem:
-        raise ArtifactError(f"{path} cannot be read: {problem}") from problem
-    if not isinstance(state, dict) or state.get("format") != _CHECKPOINT:
-        raise ArtifactError(f"{path} is not a checkpoint of {_CHECKPOINT!r}")
-    if state.get("sha256") != _digest(state, tensors):
-        raise ArtifactError(f"{path} is damaged: its sha256 differs; remove it")
-    if state.get("key") != key:
-        raise ArtifactError(
-            f"{path} belongs to a run with other settings or other data: go on with "
-            "those, or remove it"
-        )
-    parameters = dict(model.named_parameters())
-    wanted = {
-        f"{part}/{name}"
-        for part in ("weight", "exp_avg", "exp_avg_sq", "step")
-        for name in parameters
-    }
-    if set(tensors) != wanted:
-        raise ArtifactError(f"{path} holds other tensors than this model has")
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[f"weight/{name}"])
-            optimizer.state[parameter] = {
-                part: tensors[f"{part}/{name}"].clone()
-                for part in ("step", "exp_avg", "exp_avg_sq")
-            }
-    return int(state["step"]), list(state["curve"])

@@ -24,7 +24,7 @@ from ..errors import ArtifactError
 from ..models.checkpoint import checked_source, load_transformers_model
 from ..models.fetch import quiet_transformers
 from ..models.target import TransformersTarget
-from . import agreement, artifact, draft, student, teacher
+from . import agreement, artifact, draft, resuming, student, teacher
 from .decoding import TaughtSequence
 from .settings import Recipe, Settings
 
@@ -58,16 +58,11 @@ def train_draft(
     checks.text(command, "command")
     checks.boolean(resume, "resume")
     say = progress or (lambda line: None)
-    checkpoint = final.with_name(f".{final.name}.checkpoint.safetensors")
-    if checkpoint.exists() and not resume:
-        raise ArtifactError(
-            f"{checkpoint} is there from an unfinished run: go on with it (--resume) "
-            "or remove it"
-        )
+    checkpoint = resuming.beside(final, resume)
     checks.integer(rows, "rows", least=1)
     source = checked_source(target)
-    student.student_config(_config(source), settings)
-    _check_writable(final.parent)
+    student.student_config(target_config(source), settings)
+    artifact.check_writable(final.parent)
     data = teacher.make(target, recipe, rows=rows, progress=say)
     model = new_student(source, data, settings)
     sequences = data.sequences()
@@ -124,16 +119,8 @@ def train_draft(
     return manifest
 
 
-def _check_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as problem:
-        raise ArtifactError(f"{folder} cannot be written to: {problem}") from problem
-
-
-def _config(source: str) -> Any:
+def target_config(source: str) -> Any:
+    """The config of a target, without its weights."""
     from transformers import AutoConfig
 
     with quiet_transformers():

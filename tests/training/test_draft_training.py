@@ -87,14 +87,14 @@ def test_moments_that_are_lost_would_be_seen(sequences, tmp_path, monkeypatch):
     run(sequences, whole)
     path = tmp_path / "checkpoint.safetensors"
     run(sequences, student(), checkpoint=path, stop_after=3)
-    real = draft._load
+    real = draft.resuming.load
 
-    def forgetful(path, model, optimizer, key):
-        found = real(path, model, optimizer, key)
+    def forgetful(path, model, optimizer, **bound):
+        found = real(path, model, optimizer, **bound)
         optimizer.state.clear()
         return found
 
-    monkeypatch.setattr(draft, "_load", forgetful)
+    monkeypatch.setattr(draft.resuming, "load", forgetful)
     second = student()
     run(sequences, second, checkpoint=path, resume=True)
     assert not equal(weights(whole), weights(second))
