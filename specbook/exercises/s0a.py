@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..topologies.acceptance import selected_from_conditional
+from ..topologies.best_first import best_first_tree
 from ..topologies.progress import expected_progress, shape_of
 from ..topologies.sequoia import optimize_tree, solve
 from ..tree import CandidateTree
@@ -131,11 +132,14 @@ def _every_size_cases(rng: np.random.Generator) -> Iterator[Budget]:
 
 
 def _every_size(case: Budget) -> tuple[list[Fraction], int]:
-    """By the recurrence; it looks at every node of every best tree."""
+    """Checked by the recurrence; the cost is that of growing best-first, which looks at
+    the first child and the next sibling of each node that it takes."""
     n, slots = case
     table = solve(n, n - 1, slots)
     scores = [Fraction(table.score(size, n - 1)) for size in range(1, n + 1)]
-    return scores, sum(range(1, n + 1)) * (len(slots) - 1)
+    ranks = best_first_tree(n, None, slots).tree.token_ids
+    siblings = sum(rank + 2 < len(slots) for rank in ranks)
+    return scores, len(slots[1:2]) + len(ranks) * len(slots[1:2]) + siblings
 
 
 def _answer(value: Any) -> tuple[list[Fraction], int]:

@@ -36,7 +36,7 @@ WORLDS = 1000
 MAX_ROWS = 4096
 """Of a calibration shape: a wide and deep one grows beyond any verification."""
 
-NAMED = ("target", "tokenizer", "dtype", "source", "verifier")
+NAMED = ("target", "tokenizer", "dtype", "source", "proposal", "verifier")
 """The settings that say what was measured."""
 
 
@@ -123,6 +123,10 @@ class AcceptanceProfile(Report):
             f"{told}; {len(self.prompts)} prompts; {self.where()}.",
             "Intervals: prompts drawn again. One prompt alone has none.",
         ]
+
+    def derived(self) -> dict[str, Any]:
+        """A hash of all that was measured: a flipped digit is found."""
+        return {"sha256": self.sha256()}
 
     def tables(self) -> Iterable[Table]:
         """By depth and slot, then the slots of each workload with depths pooled."""
@@ -321,6 +325,7 @@ def measure_acceptance(
         "tokenizer": about["tokenizer"],
         "dtype": about["dtype"],
         "source": " + ".join(item.identity() for item in source),
+        "proposal": " + ".join(map(_artifact, source)),
         "verifier": verifier if isinstance(verifier, str) else verifier.contract.name,
         "temperature": float(temperature),
         "max_new_tokens": max_new_tokens,
@@ -330,6 +335,11 @@ def measure_acceptance(
     }
     where = machine() if about_machine is None else about_machine
     return AcceptanceProfile(settings, where, tuple(found))
+
+
+def _artifact(source: Any) -> str:
+    """What proposes, whatever the plan: another plan is what the counts are for."""
+    return getattr(source, "artifact_identity", source.identity)()
 
 
 def _asked(asked: Any) -> dict[str, list[tuple[str, Any]]]:

@@ -115,7 +115,7 @@ def choose_tree(
     artifact = TreeArtifact(
         target_checkpoint=str(counts.settings["target"]),
         tokenizer=str(counts.settings["tokenizer"]),
-        proposal_artifact=str(counts.settings["source"]),
+        proposal_artifact=str(counts.settings["proposal"]),
         verifier=str(counts.settings["verifier"]),
         sampling_policy=f"temperature {temperature:g}, no truncation",
         temperatures=(temperature, temperature),

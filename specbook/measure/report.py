@@ -8,6 +8,7 @@ the place is named and the file refused.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -158,10 +159,19 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values; `from_dict` reads it back."""
-        values = asdict(self)  # type: ignore[call-overload]
+        values = self._fields()
         head = {"format": self.FORMAT}
         head |= {name: values.pop(name) for name in ("machine", "settings")}
         return head | self.derived() | values
+
+    def _fields(self) -> dict[str, Any]:
+        return asdict(self)  # type: ignore[call-overload]
+
+    def sha256(self) -> str:
+        """Of the fields, for measurements that nothing else would show to be changed
+        (`derived`): hex."""
+        told = json.dumps(self._fields(), sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:

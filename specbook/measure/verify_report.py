@@ -154,6 +154,10 @@ class VerifyProfile(Report):
 
     # ----------------------------------------------------------------- the report
 
+    def derived(self) -> dict[str, Any]:
+        """A hash of all that was measured: a flipped digit is found."""
+        return {"sha256": self.sha256()}
+
     def tables(self) -> Iterable[Table]:
         """One table for each group: a size a row."""
         head = ["rows n", "ms", "10 % to 90 %", "t(n)", "mask ms", "sent ms", "KV MB"]

@@ -92,7 +92,7 @@ def profiles(tmp_path):
     times = VerifyProfile(about, setup.machine(), cells)
     counts = AcceptanceProfile(
         {"tokenizer": "t", "source": "draft_model checkpoint=D ", "verifier": "sequoia",
-         "temperature": 0.7, **about},
+         "proposal": "draft_model checkpoint=D", "temperature": 0.7, **about},
         setup.machine(),
         (PromptCounts("chat", "one", 9, 5, ((5, 2), (3, 1)), ((3, 1), (1, 0))),),
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ def counts(**changes: Any) -> AcceptanceProfile:
     settings = {
         **ABOUT,
         "tokenizer": "sha256:2",
-        "source": "draft_model sha256:3",
+        "source": "draft_model shape=sha256:4 sha256:3",
+        "proposal": "draft_model sha256:3",
         "verifier": "sequoia",
         "temperature": 0.7,
     }
@@ -72,6 +74,23 @@ def test_a_tree_with_all_that_it_rests_on(tmp_path: Path) -> None:
     assert TreeArtifact.load(path) == kept
     told = " ".join(found.lines())
     assert f"{best.nodes} rows" in told and "resampled worlds" in told
+
+
+@pytest.mark.parametrize("make", [times, counts])
+def test_a_flipped_digit_of_a_measurement_is_refused(make: Any, tmp_path: Path) -> None:
+    """Any digit that stands in what was measured, one at a time."""
+    path = make().save(tmp_path / "profile.json")
+    text = path.read_text(encoding="utf-8")
+    begin = text.index("cells" if make is times else "prompts")
+    digits = [i for i, c in enumerate(text) if c.isdigit() and i > begin]
+    for place in digits[:: max(1, len(digits) // 25)]:
+        other = "7" if text[place] != "7" else "3"
+        changed = text[:place] + other + text[place + 1 :]
+        if json.loads(changed) == json.loads(text):
+            continue  # a last digit that float64 does not keep
+        path.write_text(changed, encoding="utf-8")
+        with pytest.raises(SpecbookError):
+            type(make()).load(path)
 
 
 def test_one_workload_and_pooled_depths() -> None:
@@ -176,6 +195,19 @@ def test_predicted_and_measured_progress_agree() -> None:
     about = {name: measured.settings[name] for name in ABOUT}
     prices = replace(times(), settings={**times().settings, **about})
     best = choose_tree(prices, measured, {}, worlds=5).decision.choice.best
+    kept = choose_tree(prices, measured, {}, worlds=5).artifact
+    running = DraftModel(draft, shape=best.tree)
+    # Counted with another plan, and not stale: who proposes is the same.
+    assert running.identity() != measured.settings["source"]
+    assert kept.stale(proposal_artifact=running.artifact_identity()) == {}
+    alike = DraftModel(target, shape=best.tree)
+    other = DraftModel(draft, shape=best.tree, children="iid")
+    for foreign in (
+        (other,) if draft.identity() == target.identity() else (other, alike)
+    ):
+        assert list(kept.stale(proposal_artifact=foreign.artifact_identity())) == [
+            "proposal_artifact"
+        ]
     decoded = generate(
         target,
         [0],

@@ -101,11 +101,19 @@ class DraftModel(PlannedSource):
 
     def identity(self) -> str:
         """The options and the checkpoint, for the round manifest."""
+        backend = self.model.identity()["backend"]
+        return f"draft_model {self.options()} {self._weights()} backend={backend}"
+
+    def artifact_identity(self) -> str:
+        """What proposes, whatever the plan and the machine: the checkpoint and how it
+        is drawn from. A tree's artifact is bound to this (section 0x0AE)."""
+        return f"draft_model {self.drawing()} {self._weights()}"
+
+    def _weights(self) -> str:
         about = self.model.identity()
         return (
-            f"draft_model {self.options()} checkpoint={about['checkpoint']} "
-            f"tokenizer={about['tokenizer']} dtype={about['dtype']} "
-            f"backend={about['backend']}"
+            f"checkpoint={about['checkpoint']} tokenizer={about['tokenizer']} "
+            f"dtype={about['dtype']}"
         )
 
     def check_target(self, target: Any) -> None:

@@ -141,12 +141,19 @@ class HeadsSource(PlannedSource):
 
     def identity(self) -> str:
         """The options and the heads, for the round manifest."""
+        return f"{self.kind} {self.options()} {self._weights()}"
+
+    def artifact_identity(self) -> str:
+        """What proposes, whatever the plan: the heads and how they are drawn from."""
+        return f"{self.kind} {self.drawing()} {self._weights()}"
+
+    def _weights(self) -> str:
         cut = "all"
         if self.vocabulary is not None:
             digest = hashlib.sha256(repr(self.vocabulary).encode()).hexdigest()
             cut = f"{len(self.vocabulary)} sha256:{digest}"
         sha256 = self._stored.sha256 if self._stored else storage.digest(self.heads)
-        return f"{self.kind} {self.options()} vocabulary={cut} heads=sha256:{sha256}"
+        return f"vocabulary={cut} heads=sha256:{sha256}"
 
     def check_target(self, target: Any) -> None:
         """Serve `target` from now on. Raises `ContractError` for one that gives no

@@ -105,7 +105,12 @@ class PlannedSource:
 
     def options(self) -> str:
         """The options as `identity` says them."""
-        return f"{self.plan} children={self.children} stop_below={self.stop_below}"
+        return f"{self.plan} {self.drawing()}"
+
+    def drawing(self) -> str:
+        """The options that say how candidates are drawn, without the plan. What was
+        measured with one plan holds for others that are drawn alike."""
+        return f"children={self.children} stop_below={self.stop_below}"
 
 
 def check_policy(policy: Any) -> SamplingPolicy:
