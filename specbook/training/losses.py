@@ -78,8 +78,8 @@ def teacher_loss(
     laws: Sequence[torch.Tensor],
     weights: Sequence[float],
 ) -> torch.Tensor:
-    """- sum_i lambda_i sum_v p_T(v | x_{<=t+i-1}) log q_i(v | h, x_{t:t+i-1}): the
-    teacher loss of Hydra++.
+    """Cross entropy to the target's law, the teacher loss of Hydra++:
+    -sum_i lambda_i sum_v p_T(v | x_{<=t+i-1}) log q_i(v | h, x_{t:t+i-1}).
 
     `laws[i - 1]` [R_i, V]: the target's whole law where head i predicts, a law a row.
     With a law that is sure of the label this is `hard_label_loss`. Its least value is

@@ -81,7 +81,8 @@ def correction(p: np.ndarray, q: np.ndarray, k: int, rho: Any) -> np.ndarray:
 def smallest_rho(p: np.ndarray, q: np.ndarray, k: int) -> Any:
     """The smallest valid rho in [1, k] for the laws p and q [V]: with Fractions the
     smallest valid multiple of 1 / GRID, with float64 the root to rounding."""
-    p, q = checks.law(p, "p"), checks.law(q, "q", size=len(p))
+    p = checks.law(p, "p")
+    q = checks.law(q, "q", size=len(p))
     k = checks.integer(k, "k", least=1, most=MOST_DRAWS)
     if _slack(p, q, k, 1) >= 0:
         return 1

@@ -29,7 +29,14 @@ from .helpers.rules import contract as rule_contract
 from .helpers.sources import FixedSource, proposal_of
 from .helpers.targets import WatchedTarget
 
+
+class OneWay:
+    """Stands for a generator: a new one for every call, since one that was read is
+    empty, and an empty one is refused for another reason."""
+
+
 HOSTILE: dict[str, Any] = {
+    "a generator": OneWay(),
     "None": None,
     "True": True,
     "-1": -1,
@@ -256,8 +263,12 @@ LEFT_OUT = {
 
 
 def check_says_so(call: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    given = {
+        name: (x for x in (0.5, 0.5)) if isinstance(value, OneWay) else value
+        for name, value in arguments.items()
+    }
     try:
-        call(**arguments)
+        call(**given)
     except SpecbookError:
         pass
     except Exception as error:

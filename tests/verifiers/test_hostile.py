@@ -27,7 +27,6 @@ P, Q = [F(1, 2), F(3, 10), F(1, 5)], [F(2, 5), F(2, 5), F(1, 5)]
 P_FLOAT = np.array([0.5, 0.3, 0.2])
 TREE = samplers.position_tree([Draw(1, np.array(Q, dtype=object))])
 MORE: dict[str, Any] = {
-    "a generator": (x for x in (0.5, 0.5)),
     "sum 0.9": [0.5, 0.3, 0.1],
     "negative": [1.2, -0.4, 0.2],
     "one NaN": [float("nan"), 0.5, 0.5],
