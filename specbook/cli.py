@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import __version__, checks, cli_measure, cli_trees, drafts, registry
+from . import __version__, checks, cli_measure, cli_train, cli_trees, drafts, registry
 from .cli_common import DebugOption, TargetOption, console, guarded, say
 from .contract import negotiate
 from .display import visible
@@ -45,8 +45,7 @@ cli_trees.register(cli_measure.bench_app, cli_measure.measure_app)
 app.add_typer(cli_measure.bench_app, name="bench")
 app.add_typer(cli_measure.measure_app, name="measure")
 app.command()(guarded(cli_measure.index))
-train_app = typer.Typer(help="Train a draft for a target.", no_args_is_help=True)
-app.add_typer(train_app, name="train")
+app.add_typer(cli_train.train_app, name="train")
 
 # ----------------------------------------------------------------------- commands
 
@@ -174,80 +173,6 @@ def decode(
         return
     printer.finish()
     _print_ledger(result)
-
-
-@train_app.command("draft")
-@guarded
-def train_draft(
-    out: Annotated[Path, typer.Option(help="Folder of the trained draft.")],
-    target: TargetOption = None,
-    rows: Annotated[
-        int, typer.Option(help="Teacher rows to train on; made once, then cached.")
-    ] = 440_000,
-    steps: Annotated[int | None, typer.Option(help="Of the optimizer.")] = None,
-    layers: Annotated[int | None, typer.Option(help="Of the draft.")] = None,
-    width: Annotated[int | None, typer.Option(help="Of the draft's stream.")] = None,
-    inner: Annotated[
-        int | None, typer.Option(help="Width of its feed-forward blocks.")
-    ] = None,
-    heads: Annotated[int | None, typer.Option(help="Of its attention.")] = None,
-    kv_heads: Annotated[
-        int | None, typer.Option(help="Of its keys and values.")
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(help="What it begins with: random, embeddings or copying."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of data and training.")] = 0,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an unfinished run.")
-    ] = False,
-    debug: DebugOption = False,
-) -> None:
-    """Train a small draft model by distillation and write it as a checkpoint.
-
-    The defaults are those of the draft that is shipped. Data lies in the cache, so
-    that an interrupted run loses nothing. The measured agreement is printed.
-    """
-    from .training.settings import Recipe, Settings
-
-    checks.integer(rows, "rows", least=1)
-    chosen: dict[str, Any] = {
-        "steps": steps,
-        "width": width,
-        "inner": inner,
-        "heads": heads,
-        "kv_heads": kv_heads,
-        "start": start,
-        "layers": layers,
-    }
-    given = {name: value for name, value in chosen.items() if value is not None}
-    settings = Settings(**given, seed=seed)
-    recipe = Recipe(seed=seed)
-
-    from .training import run
-
-    manifest = run.train_draft(
-        out,
-        target,
-        rows=rows,
-        settings=settings,
-        recipe=recipe,
-        resume=resume,
-        command=_train_command(rows, settings),
-        progress=say,
-    )
-    typer.echo(json.dumps(manifest["measured"], indent=1))
-
-
-def _train_command(rows: int, settings: Any) -> str:
-    """The command with every option spelled out: defaults may change later."""
-    options = {"rows": rows, **{name: getattr(settings, name) for name in _SPELLED}}
-    told = (f"--{name.replace('_', '-')} {value}" for name, value in options.items())
-    return f"specbook train draft --out NAME {' '.join(told)}"
-
-
-_SPELLED = "steps layers width inner heads kv_heads start seed".split()
 
 
 # ------------------------------------------------------------------------- decode

@@ -91,14 +91,16 @@ def sampled_columns(
     shaped like `top_ids`, tells which column each kept token is.
     """
     kept = torch.unique(top_ids)
-    left = torch.ones(vocab_size, dtype=torch.bool)
+    left = torch.ones(vocab_size, dtype=torch.bool, device=kept.device)
     left[kept] = False
     rest = left.nonzero()[:, 0]
     places = torch.searchsorted(kept, top_ids)
     if len(rest) <= others:
-        return torch.cat([kept, rest]), torch.zeros(vocab_size), places
-    drawn = rest[torch.randint(len(rest), (others,), generator=generator)]
-    weights = torch.zeros(len(kept) + others)
+        weights = torch.zeros(vocab_size, device=kept.device)
+        return torch.cat([kept, rest]), weights, places
+    # Drawn on the CPU wherever the head is: the same columns on every machine.
+    drawn = rest[torch.randint(len(rest), (others,), generator=generator).to(rest)]
+    weights = torch.zeros(len(kept) + others, device=kept.device)
     weights[len(kept) :] = math.log(len(rest) / others)
     return torch.cat([kept, drawn]), weights, places
 
@@ -122,7 +124,7 @@ class _HeadDivergence(torch.autograd.Function):
         hidden_grad = torch.zeros_like(hidden) if by_hidden else None
         # A frozen head needs none; it would be a third of the work.
         weight_grad = torch.zeros_like(weight) if by_weight else None
-        total = torch.zeros((), dtype=exact)
+        total = torch.zeros((), dtype=exact, device=hidden.device)
         for start in range(0, len(hidden), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
             x = hidden[part].detach().to(dtype)

@@ -14,9 +14,11 @@ from typing import Any
 
 from .. import checks, corpora
 from ..errors import SpecbookError
+from ..models.heads.config import KINDS, HeadsConfig, config_of
 from . import asks
 
 DTYPES = ("float32", "bfloat16")
+LOSSES = ("teacher", "label")
 STARTS = ("random", "embeddings", "copying")
 """What the student has of the target when training begins."""
 
@@ -140,10 +142,80 @@ class Settings:
 
     def rate(self, step: int) -> float:
         """What the learning rates are multiplied with at `step` (from 0)."""
-        if step < self.warm_up:
-            return (step + 1) / (self.warm_up + 1)
-        done = (step - self.warm_up) / max(1, self.steps - self.warm_up)
-        return 0.1 + 0.45 * (1 + math.cos(math.pi * done))
+        return _cosine(step, self.warm_up, self.steps)
+
+
+@dataclass(frozen=True)
+class HeadsSettings:
+    """How a set of draft heads is built and trained.
+
+    `kind` and `heads` (K, how many tokens ahead); `layers` of a head, None for the
+    kind's usual number. `loss`: "teacher" learns the target's law where each token
+    stands, "label" the token alone (see `heads`). `decay`: head i weighs
+    decay^(i - 1). `vocabulary`: so many most frequent ids that the heads are to
+    predict, None for all. `steps` of AdamW on packed streams of at most
+    `rows_per_step` tokens; rates, `clip` and `others` as in `Settings`. `dtype`: of
+    the frozen target and of the products with its LM head; heads compute in float32
+    and are written as `stored`.
+    """
+
+    kind: str
+    heads: int = 4
+    layers: int | None = None
+    loss: str = "teacher"
+    decay: float = 1.0
+    vocabulary: int | None = None
+    steps: int = 1000
+    rows_per_step: int = 1024
+    learning_rate: float = 1e-3
+    warm_up: int = 50
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    seed: int = 0
+    dtype: str = "bfloat16"
+    others: int = 4096
+    checkpoint_every: int = 200
+    stored: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        checks.one_of(self.kind, "kind", KINDS)
+        counts = ("heads", "steps", "rows_per_step", "others", "checkpoint_every")
+        _keep(self, checks.integer, 1, *counts)
+        for name in ("layers", "vocabulary"):
+            if getattr(self, name) is not None:
+                _keep(self, checks.integer, 1, name)
+        _keep(self, checks.integer, 0, "warm_up", "seed")
+        rates = ("decay", "learning_rate", "weight_decay", "clip")
+        _keep(self, checks.float64, 0, *rates)
+        if self.clip == 0:
+            raise SpecbookError(f"clip must be above 0, got {self.clip}")
+        checks.one_of(self.loss, "loss", LOSSES)
+        checks.one_of(self.dtype, "dtype", DTYPES)
+        checks.one_of(self.stored, "stored", ("float16", "bfloat16"))
+
+    def config(self, width: int) -> HeadsConfig:
+        """The heads' shape at a target's hidden `width`. Raises `SpecbookError` for
+        one that cannot be."""
+        changes = {"heads": self.heads}
+        if self.layers is not None:
+            changes["layers"] = self.layers
+        return config_of(self.kind, width, **changes)
+
+    def described(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+    def rate(self, step: int) -> float:
+        """What the learning rate is multiplied with at `step` (from 0)."""
+        return _cosine(step, self.warm_up, self.steps)
+
+
+def _cosine(step: int, warm_up: int, steps: int) -> float:
+    """Up in a line, then down on a half cosine to a tenth."""
+    if step < warm_up:
+        return (step + 1) / (warm_up + 1)
+    done = (step - warm_up) / max(1, steps - warm_up)
+    return 0.1 + 0.45 * (1 + math.cos(math.pi * done))
 
 
 def _keep(settings: Any, check: Callable[..., Any], least: int, *names: str) -> None:

@@ -1,0 +1,190 @@
+"""`specbook train draft | heads`: options, checked before torch is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import checks
+from .cli_common import DebugOption, TargetOption, guarded, say
+
+train_app = typer.Typer(help="Train a draft for a target.", no_args_is_help=True)
+
+RowsOption = Annotated[
+    int, typer.Option(help="Teacher rows to train on; made once, then cached.")
+]
+StepsOption = Annotated[int | None, typer.Option(help="Of the optimizer.")]
+SeedOption = Annotated[int, typer.Option(help="Of data and training.")]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Go on with an unfinished run.")
+]
+
+
+@train_app.command("draft")
+@guarded
+def train_draft(
+    out: Annotated[Path, typer.Option(help="Folder of the trained draft.")],
+    target: TargetOption = None,
+    rows: RowsOption = 440_000,
+    steps: StepsOption = None,
+    layers: Annotated[int | None, typer.Option(help="Of the draft.")] = None,
+    width: Annotated[int | None, typer.Option(help="Of the draft's stream.")] = None,
+    inner: Annotated[
+        int | None, typer.Option(help="Width of its feed-forward blocks.")
+    ] = None,
+    heads: Annotated[int | None, typer.Option(help="Of its attention.")] = None,
+    kv_heads: Annotated[
+        int | None, typer.Option(help="Of its keys and values.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(help="What it begins with: random, embeddings or copying."),
+    ] = None,
+    seed: SeedOption = 0,
+    resume: ResumeOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Train a small draft model by distillation and write it as a checkpoint.
+
+    The defaults are those of the draft that is shipped. Data lies in the cache, so
+    that an interrupted run loses nothing. The measured agreement is printed.
+    """
+    from .training.settings import Recipe, Settings
+
+    checks.integer(rows, "rows", least=1)
+    given = _given(
+        steps=steps,
+        width=width,
+        inner=inner,
+        heads=heads,
+        kv_heads=kv_heads,
+        start=start,
+        layers=layers,
+    )
+    settings = Settings(**given, seed=seed)
+    recipe = Recipe(seed=seed)
+
+    from .training import run
+
+    manifest = run.train_draft(
+        out,
+        target,
+        rows=rows,
+        settings=settings,
+        recipe=recipe,
+        resume=resume,
+        command=_command("draft", rows, settings, _DRAFT),
+        progress=say,
+    )
+    typer.echo(json.dumps(manifest["measured"], indent=1))
+
+
+@train_app.command("heads")
+@guarded
+def train_heads(
+    kind: Annotated[
+        str, typer.Argument(help="medusa, hydra, hydra_plus, clover or markov.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the trained heads.")],
+    target: TargetOption = None,
+    rows: RowsOption = 440_000,
+    steps: StepsOption = None,
+    heads: Annotated[int | None, typer.Option(help="How many tokens ahead.")] = None,
+    layers: Annotated[int | None, typer.Option(help="Of each head.")] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="teacher learns the target's law where each token stands, label the "
+            "token alone."
+        ),
+    ] = None,
+    decay: Annotated[
+        float | None, typer.Option(help="Head i weighs decay to the power i - 1.")
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(help="Predict so many most frequent tokens only. Default: all."),
+    ] = None,
+    rows_per_step: Annotated[
+        int | None, typer.Option(help="Tokens in a batch, at most.")
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Its largest.")] = None,
+    others: Annotated[
+        int | None, typer.Option(help="Columns of the LM head that are sampled.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Of the frozen target: float32 or bfloat16.")
+    ] = None,
+    stored: Annotated[
+        str | None, typer.Option(help="Of what is written: float16 or bfloat16.")
+    ] = None,
+    seed: SeedOption = 0,
+    resume: ResumeOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Train draft heads on a frozen target and write them as an artifact.
+
+    The target's states are computed batch by batch and never stored; its answers and
+    laws are the teacher rows of train draft. To spread the work over processes, GPUs
+    or machines, run it with accelerate launch -m specbook train heads. The measured
+    agreement is printed.
+    """
+    from .training.settings import HeadsSettings, Recipe
+
+    checks.integer(rows, "rows", least=1)
+    given = _given(
+        steps=steps,
+        heads=heads,
+        layers=layers,
+        loss=loss,
+        decay=decay,
+        vocabulary=vocabulary,
+        rows_per_step=rows_per_step,
+        learning_rate=learning_rate,
+        others=others,
+        dtype=dtype,
+        stored=stored,
+    )
+    settings = HeadsSettings(kind, **given, seed=seed)
+    recipe = Recipe(seed=seed)
+
+    from .training import heads_run
+
+    manifest = heads_run.train_heads(
+        out,
+        target,
+        rows=rows,
+        settings=settings,
+        recipe=recipe,
+        resume=resume,
+        command=_command(f"heads {kind}", rows, settings, _HEADS),
+        progress=say,
+    )
+    if manifest:  # the first of several processes
+        typer.echo(json.dumps(manifest["measured"], indent=1))
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given: all others have their settings' own default."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _command(what: str, rows: int, settings: Any, names: list[str]) -> str:
+    """The command with every option spelled out: defaults may change later."""
+    options = {"rows": rows, **{name: getattr(settings, name) for name in names}}
+    told = (
+        f"--{name.replace('_', '-')} {value}"
+        for name, value in options.items()
+        if value is not None
+    )
+    return f"specbook train {what} --out NAME {' '.join(told)}"
+
+
+_DRAFT = "steps layers width inner heads kv_heads start seed".split()
+_HEADS = (
+    "steps heads layers loss decay vocabulary rows_per_step learning_rate others dtype "
+    "stored seed"
+).split()

@@ -1,0 +1,387 @@
+"""Training draft heads on a frozen target, with checkpoints, by one or many processes.
+
+A batch is a packed stream of whole sequences. The target reads it segment by segment
+(`packed`), its states serve that one step, and the rows of every head are those of the
+boundary rule (`rows`) whose label the teacher gave a law for. True tokens go in
+(teacher forcing).
+
+What a row is taught is the stored law at its label's place (`loss="teacher"`) or the
+label alone ("label"). The law is the default for every kind. In a sampled answer the
+label is one draw from that law, so both losses have the same mean gradient and the
+law's has less noise; in a source file the label is what the author wrote, but what
+decides about a draft is what the target says there.
+
+A run is a function of its settings and data, as in `draft`. With several processes
+each takes every so-manieth sequence of the same batch, and every row weighs what it
+would weigh in one process, however unevenly the rows fall: a head's sum is divided by
+its rows in the whole batch, which each process can count, and gradients are summed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from accelerate.utils import parse_flag_from_env, reduce
+
+from ..errors import SpecbookError
+from ..models.heads.base import Heads
+from . import draft, resuming, rows, shards
+from .decoding import TaughtSequence
+from .losses import forced_tokens, head_weights, stored_loss
+from .packed import segment_causal_states
+from .settings import HeadsSettings
+
+_CHECKPOINT = "specbook heads training 1"
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Whole sequences, one behind the other. `tokens`, `segments` int64 [n]; `law`
+    int64 [n]: the row of `top_ids`, `top_logps` [T, k] that is the law of each token,
+    -1 where there is none."""
+
+    tokens: torch.Tensor
+    segments: torch.Tensor
+    law: torch.Tensor
+    top_ids: torch.Tensor
+    top_logps: torch.Tensor
+
+
+def pack(sequences: Sequence[TaughtSequence]) -> Stream:
+    """`sequences`, at least one, as one stream."""
+    lengths = torch.tensor([len(s.tokens) for s in sequences])
+    taught = [np.arange(len(s.tokens)) > s.first_row for s in sequences]
+    flags = torch.from_numpy(np.concatenate(taught))
+    law = torch.where(flags, flags.cumsum(0) - 1, -1)
+    return Stream(
+        torch.from_numpy(np.concatenate([s.tokens for s in sequences])),
+        torch.arange(len(sequences)).repeat_interleave(lengths),
+        law,
+        torch.from_numpy(np.concatenate([s.top_ids for s in sequences])),
+        torch.from_numpy(np.concatenate([s.top_logps for s in sequences])),
+    )
+
+
+def row_mask(stream: Stream, heads: int) -> torch.Tensor:
+    """Boolean [n, heads]: whether position t (that of the pending token) is a row of
+    head i, in column i - 1: the boundary rule, and a law for its label."""
+    n = len(stream.tokens)
+    found = rows.eligible(stream.segments.tolist(), [True] * n, heads)
+    for head in range(1, heads + 1):
+        has_law = torch.zeros(n, dtype=torch.bool)
+        has_law[: max(n - head, 0)] = stream.law[head:] >= 0
+        found[:, head - 1] &= has_law
+    return found
+
+
+def count_rows(sequences: Sequence[TaughtSequence], heads: int) -> list[int]:
+    """How many rows each head has in `sequences`: what `row_mask` would sum to."""
+    # Labels of head i stand at i + 1 and later, and behind the first taught row.
+    return [
+        sum(max(0, len(s.tokens) - max(i + 1, s.first_row + 1)) for s in sequences)
+        for i in range(1, heads + 1)
+    ]
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """The frozen target: a transformers causal LM. `vocabulary` int64 [C]: the ids
+    that heads are to predict, ascending, on the model's device; None for all."""
+
+    model: Any
+    vocabulary: torch.Tensor | None = None
+
+    def states(self, stream: Stream) -> torch.Tensor:
+        """What the LM head reads at every token of `stream`, float32 [n, d]."""
+        seen = segment_causal_states(
+            self.model, stream.tokens.tolist(), stream.segments.tolist()
+        )
+        # A copy: tensors of inference mode cannot be kept for a gradient.
+        return seen.to(torch.float32, copy=True)
+
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """Embeddings of `ids`, float32, without a gradient."""
+        weight = self.model.get_input_embeddings().weight.detach()
+        return weight[ids.to(weight.device)].float()
+
+    def head(self) -> torch.Tensor:
+        """The LM head's rows [V or C, d] that heads are read with."""
+        weight = self.model.get_output_embeddings().weight.detach()
+        return weight if self.vocabulary is None else weight[self.vocabulary]
+
+    def local(self, ids: torch.Tensor) -> torch.Tensor:
+        """The rows of `head` for `ids`; -1 for an id that is cut away."""
+        if self.vocabulary is None:
+            return ids
+        place = self.vocabulary.new_full((int(self.model.config.vocab_size),), -1)
+        place[self.vocabulary] = torch.arange(len(self.vocabulary)).to(place)
+        return place[ids]
+
+
+def stream_features(
+    heads: Heads, teacher: Teacher, stream: Stream, mask: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Positions t int64 [R] that are a row of any head in `mask`, and what the heads
+    say there when they are given the true tokens: features [R, K, d]."""
+    positions = mask.any(dim=1).nonzero()[:, 0]
+    hidden = teacher.states(stream)
+    device = hidden.device
+    base = heads.base(hidden, stream.segments.to(device))[(positions - 1).to(device)]
+    given = forced_tokens(stream.tokens, positions, heads.config.heads)
+    return positions, heads(base, teacher.embed(given))
+
+
+def batch_loss(
+    heads: Heads,
+    teacher: Teacher,
+    sequences: Sequence[TaughtSequence],
+    settings: HeadsSettings,
+    *,
+    total: Sequence[int] | None = None,
+    generator: torch.Generator | None = None,
+) -> torch.Tensor:
+    """sum_i lambda_i / `total[i - 1]` times the sum of head i's losses over its rows.
+
+    `total`: rows of each head that the loss is a mean over, by default those of
+    `sequences`; with several processes those of the whole batch. A kept token that is
+    outside the cut vocabulary belongs to the rest, so a row of which nothing is left
+    adds 0, and counts. `generator`: of the sampled columns (see `distil`).
+    """
+    count = heads.config.heads
+    lambdas = head_weights(count, settings.decay)
+    whole = count_rows(sequences, count) if total is None else total
+    stream = pack(sequences)
+    mask = row_mask(stream, count)
+    positions, features = stream_features(heads, teacher, stream, mask)
+    device = features.device
+    dtype = torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32
+    columns = []
+    for head in range(count):
+        chosen = mask[positions, head].nonzero()[:, 0]
+        ids, logps = _taught(stream, positions[chosen] + head + 1, settings.loss)
+        said = features[chosen.to(device), head]
+        columns.append((said, teacher.local(ids.to(device)), logps.to(device)))
+    loss = features.sum() * 0  # so that a stream without rows has a gradient too
+    weight = teacher.head()
+    for kept, group in _groups(columns, teacher.vocabulary is not None):
+        scales = [
+            scale * len(part[0]) / max(rows, 1)
+            for scale, part, rows in zip(lambdas, group, whole, strict=True)
+        ]
+        if kept == 0 or not any(len(part[0]) for part in group):
+            continue
+        loss = loss + stored_loss(
+            [part[0] for part in group],
+            weight,
+            [part[1] for part in group],
+            [part[2] for part in group],
+            scales,
+            dtype=dtype,
+            others=settings.others,
+            generator=generator,
+        )
+    return loss
+
+
+_Rows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _taught(
+    stream: Stream, labels: torch.Tensor, loss: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and log-probabilities [R, k] for rows whose labels stand at `labels`."""
+    if loss == "label":
+        return stream.tokens[labels][:, None], torch.zeros((len(labels), 1))
+    law = stream.law[labels]
+    return stream.top_ids[law], stream.top_logps[law]
+
+
+def _groups(
+    columns: Sequence[_Rows], is_cut: bool
+) -> Iterator[tuple[int, list[_Rows]]]:
+    """The rows of all heads by how many of their kept tokens the vocabulary has, those
+    tokens first: a loss takes rows of one width."""
+    width = columns[0][1].shape[1]
+    if not is_cut:
+        yield width, list(columns)
+        return
+    sorted_columns = []
+    for features, ids, logps in columns:
+        order = (ids < 0).to(torch.int8).argsort(dim=1, stable=True)
+        sorted_columns.append(
+            (features, ids.gather(1, order), logps.gather(1, order), (ids >= 0).sum(1))
+        )
+    for kept in range(width + 1):
+        yield (
+            kept,
+            [
+                (features[n == kept], ids[n == kept, :kept], logps[n == kept, :kept])
+                for features, ids, logps, n in sorted_columns
+            ],
+        )
+
+
+def train(
+    heads: Heads,
+    teacher: Teacher,
+    sequences: Sequence[TaughtSequence],
+    settings: HeadsSettings,
+    *,
+    data_key: str,
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    stop_after: int | None = None,
+    validate: Callable[[Heads], dict[str, float]] | None = None,
+    progress: Progress | None = None,
+) -> resuming.Curve:
+    """Train `heads` in place for `settings.steps` steps; returns the loss curve.
+
+    `heads`: float32. Other arguments, curve and errors as `draft.train`. Processes of
+    one `accelerate launch` share the work; all of them must see the checkpoint's file,
+    which the first writes, and that one alone calls `validate` and `progress`. How
+    many there are is part of a checkpoint's key: sums are rounded in another order.
+    """
+    count = heads.config.heads
+    if not any(count_rows(sequences, count)):
+        raise SpecbookError("there is nothing to train on: no head has a row")
+    world = processes()
+    say = progress if progress is not None and world.is_main_process else _quiet
+    last = settings.steps if stop_after is None else min(stop_after, settings.steps)
+    optimizer = _optimizer(heads, settings)
+    told = [data_key, json.dumps(settings.described(), sort_keys=True)]
+    ids = teacher.vocabulary
+    told += [str(world.num_processes), str(None if ids is None else ids.tolist())]
+    key = shards.digest(told)
+    begin, curve = resuming.begin(
+        checkpoint, heads, optimizer, form=_CHECKPOINT, key=key, resume=resume
+    )
+    if begin:
+        say(f"resumed at step {begin} of {settings.steps}")
+    world.wait_for_everyone()
+    lengths = [len(s.tokens) for s in sequences]
+    order = draft.batch_order(lengths, settings.rows_per_step, settings.seed, begin)
+    heads.train()
+    losses: list[float] = []
+    taught = 0
+    clock = time.monotonic()
+    for step, (epoch, batch) in zip(range(begin, last), order, strict=False):
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * settings.rate(step)
+        whole = [sequences[i] for i in batch]
+        loss = _backward(heads, teacher, whole, settings, step, world)
+        torch.nn.utils.clip_grad_norm_(heads.parameters(), settings.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(loss)
+        if not math.isfinite(loss):
+            raise SpecbookError(f"the loss is {loss} at step {step}")
+        taught += sum(count_rows(whole, count))
+        if (step + 1) % settings.checkpoint_every and step + 1 != last:
+            continue
+        seconds = time.monotonic() - clock
+        entry = {"step": step + 1, "epoch": epoch, "loss": sum(losses) / len(losses)}
+        if validate is not None and world.is_main_process:
+            entry.update(validate(heads.eval()))
+            heads.train()
+        curve.append(entry)
+        if checkpoint is not None and world.is_main_process:
+            resuming.save(
+                checkpoint,
+                heads,
+                optimizer,
+                form=_CHECKPOINT,
+                key=key,
+                step=step + 1,
+                curve=curve,
+            )
+        left = (settings.steps - step - 1) * seconds / len(losses)
+        shown = ", ".join(f"{k} {v:.4g}" for k, v in entry.items() if k != "step")
+        say(
+            f"step {step + 1} of {settings.steps}: {shown}; "
+            f"{taught / seconds:.0f} rows a second, {left / 60:.0f} minutes left"
+        )
+        losses, taught = [], 0
+        clock = time.monotonic()
+    heads.eval()
+    world.wait_for_everyone()
+    return curve
+
+
+def processes() -> PartialState:
+    """This process among those of an `accelerate launch`; alone without one."""
+    on_cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.cuda.is_available()
+    # Teacher data may take hours to make, while the others wait for the first process.
+    return PartialState(cpu=on_cpu, timeout=timedelta(days=7))
+
+
+def _backward(
+    heads: Heads,
+    teacher: Teacher,
+    whole: Sequence[TaughtSequence],
+    settings: HeadsSettings,
+    step: int,
+    world: PartialState,
+) -> float:
+    """Gradients of the loss over the batch `whole`, in every process; that loss."""
+    mine = whole[world.process_index :: world.num_processes]
+    seed = resuming.step_seed(settings.seed, step, world.process_index)
+    total = count_rows(whole, heads.config.heads)
+    loss = torch.zeros((), device=next(heads.parameters()).device)
+    if mine:
+        # The generator is of its own for each step: a resumed run draws the same.
+        found = batch_loss(
+            heads,
+            teacher,
+            mine,
+            settings,
+            total=total,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        found.backward()
+        loss = found.detach()
+    parameters = list(heads.parameters())
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    if world.num_processes > 1:
+        _add_up(parameters)
+        loss = reduce(loss, "sum")
+    return float(loss)
+
+
+def _add_up(parameters: Sequence[torch.nn.Parameter]) -> None:
+    """Sum the gradients over all processes, in one message."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    flat = reduce(torch.cat([grad.reshape(-1) for grad in grads]), "sum")
+    parts = flat.split([grad.numel() for grad in grads])
+    for grad, part in zip(grads, parts, strict=True):
+        grad.copy_(part.view_as(grad))
+
+
+def _optimizer(heads: Heads, settings: HeadsSettings) -> torch.optim.AdamW:
+    matrices = [p for p in heads.parameters() if p.dim() >= 2]
+    vectors = [p for p in heads.parameters() if p.dim() < 2]
+    return torch.optim.AdamW(
+        [
+            {"params": matrices, "weight_decay": settings.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ],
+        lr=settings.learning_rate,
+        betas=(0.9, 0.98),
+    )
+
+
+def _quiet(line: str) -> None:
+    pass

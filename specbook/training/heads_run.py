@@ -1,0 +1,208 @@
+"""`specbook train heads`, from corpus and target to draft heads that a source loads.
+
+Data, heads, training, measurement, and an artifact that is read back and compared
+before it gets its name. Under `accelerate launch` every process runs this; the first
+one makes the data, measures and writes, and the others wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import checks
+from ..errors import ArtifactError
+from ..models.checkpoint import checked_source, load_transformers_model
+from ..models.heads import build, storage
+from ..models.heads.base import Heads
+from ..models.target import check_config
+from . import artifact, heads, resuming, run, teacher
+from .decoding import TaughtSequence
+from .heads_agreement import heads_agreement
+from .settings import HeadsSettings, Recipe
+
+Progress = Callable[[str], None]
+
+
+def train_heads(
+    out: str | os.PathLike[str],
+    target: str | None = None,
+    *,
+    rows: int,
+    settings: HeadsSettings,
+    recipe: Recipe | None = None,
+    resume: bool = False,
+    command: str = "",
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Train draft heads for `target` and write them to the folder `out`; returns the
+    manifest.
+
+    `rows`: teacher rows to make, the same that `run.train_draft` is taught with.
+    Checkpoint, `resume` and what is refused before the work: as there. The first
+    process of several returns the manifest, any other an empty one.
+    """
+    final = Path(out).expanduser().absolute()
+    artifact.check_free(final)
+    checks.text(command, "command")
+    checks.boolean(resume, "resume")
+    checkpoint = resuming.beside(final, resume)
+    checks.integer(rows, "rows", least=1)
+    source = checked_source(target)
+    told = run.target_config(source)
+    check_config(told)
+    config = settings.config(int(told.hidden_size))
+    if settings.vocabulary is not None:
+        most = int(told.vocab_size)
+        checks.integer(settings.vocabulary, "vocabulary", least=1, most=most)
+    artifact.check_writable(final.parent)
+    world = heads.processes()
+    say = progress if progress is not None and world.is_main_process else _quiet
+    with world.main_process_first():
+        data = teacher.make(target, recipe, rows=rows, progress=say)
+    sequences = data.sequences()
+    validation = data.validation_sequences()
+    device = world.device
+    vocabulary = _vocabulary(sequences, settings.vocabulary)
+    frozen = _teacher(source, settings.dtype, vocabulary, device)
+    model = build(config, settings.seed).to(device)
+    parameters = sum(p.numel() for p in model.parameters())
+    say(f"training {parameters:,} parameters on {data.counts['rows']:,} teacher rows")
+    curve = heads.train(
+        model,
+        frozen,
+        sequences,
+        settings,
+        data_key=data.key + "".join(data.files.values()),
+        checkpoint=checkpoint,
+        resume=resume,
+        validate=lambda trained: validation_numbers(trained, frozen, validation),
+        progress=say,
+    )
+    if not world.is_main_process:
+        return {}
+    # What is shipped is what is measured: weights rounded as they go to disk.
+    _round(model, settings.stored)
+    say("measuring the heads")
+    exact = _teacher(source, "float32", vocabulary, device)
+    facts = {
+        "kind": storage.KIND,
+        "name": final.name,
+        "command": command,
+        "licence": "Apache-2.0",
+        "target": data.target,
+        "settings": settings.described(),
+        "parameters": parameters,
+        "dtype": settings.stored,
+        "data": {
+            "recipe": data.recipe,
+            "corpus": data.corpus,
+            "key": data.key,
+            "counts": data.counts,
+            "files": data.files,
+            "validation": data.validation,
+        },
+        "loss_curve": curve,
+        "measured": measure(model, exact, validation),
+        "machine": {
+            "processes": world.num_processes,
+            "threads": torch.get_num_threads(),
+            "device": device.type,
+        },
+        "versions": {**run.versions(), "accelerate": metadata.version("accelerate")},
+    }
+    manifest = _publish(model.cpu(), vocabulary, final, facts, settings)
+    checkpoint.unlink(missing_ok=True)
+    say(f"written: {final}")
+    return manifest
+
+
+def _publish(
+    model: Heads,
+    vocabulary: list[int] | None,
+    final: Path,
+    facts: Mapping[str, Any],
+    settings: HeadsSettings,
+) -> dict[str, Any]:
+    final.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{final.name}-", dir=final.parent))
+
+    def check(folder: Path) -> None:
+        """The folder holds what was measured, bit for bit."""
+        stored = storage.read(folder)
+        same = storage.digest(stored.heads) == storage.digest(model)
+        ids = None if stored.vocabulary is None else list(stored.vocabulary)
+        if not same or ids != vocabulary:
+            raise ArtifactError(f"{folder} holds other heads than were measured")
+
+    try:
+        made = work / final.name
+        made.mkdir()
+        storage.write(made, model, dtype=settings.stored, vocabulary=vocabulary)
+        return artifact.publish(made, final, facts, check)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _vocabulary(
+    sequences: Sequence[TaughtSequence], count: int | None
+) -> list[int] | None:
+    """The `count` most frequent of the tokens that are taught."""
+    if count is None:
+        return None
+    taught = (s.tokens[s.first_row + 1 :].tolist() for s in sequences)
+    return storage.frequent_ids(taught, count)
+
+
+def _teacher(
+    source: str, dtype: str, vocabulary: list[int] | None, device: torch.device
+) -> heads.Teacher:
+    model = load_transformers_model(source, dtype=dtype).to(device)
+    ids = None if vocabulary is None else torch.tensor(vocabulary, device=device)
+    return heads.Teacher(model.requires_grad_(False), ids)
+
+
+def validation_numbers(
+    model: Heads,
+    frozen: heads.Teacher,
+    validation: Mapping[str, Sequence[TaughtSequence]],
+) -> dict[str, float]:
+    """Agreement at depth 1 and at the last depth for each validation set that has such
+    rows, for the loss curve; hidden states of `frozen`, as in training."""
+    found = {}
+    for name, sequences in validation.items():
+        top1 = heads_agreement(model, frozen, sequences)["top1"]
+        for depth in sorted({1, len(top1)}):
+            if top1[depth - 1] is not None:
+                found[f"{name}@{depth}"] = top1[depth - 1]
+    return found
+
+
+def measure(
+    model: Heads,
+    exact: heads.Teacher,
+    validation: Mapping[str, Sequence[TaughtSequence]],
+) -> dict[str, Any]:
+    """`heads_agreement` on each validation set; `exact`: the target in float32."""
+    return {
+        name: heads_agreement(model, exact, sequences)
+        for name, sequences in validation.items()
+    }
+
+
+@torch.no_grad()
+def _round(model: Heads, dtype: str) -> None:
+    """Every number to the nearest that `dtype` has."""
+    for parameter in model.parameters():
+        parameter.copy_(parameter.to(getattr(torch, dtype)))
+
+
+def _quiet(line: str) -> None:
+    pass

@@ -1,0 +1,104 @@
+"""`specbook train heads`: what it refuses, and what it passes on."""
+
+import subprocess
+import sys
+
+import pytest
+
+from specbook.cli import app
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    from specbook.training import heads_run
+
+    found = []
+
+    def train_heads(out, target, **options):
+        options["progress"]("step 1")
+        found.append({"out": str(out), **options})
+        return {"measured": {"chat": {"top1": [0.25]}}}
+
+    monkeypatch.setattr(heads_run, "train_heads", train_heads)
+    return found
+
+
+def test_options_are_passed_on(runner, seen, tmp_path):
+    out = str(tmp_path / "x")
+    options = (
+        "--steps 7 --heads 3 --layers 2 --loss label --decay 0.8 --vocabulary 9 "
+        "--rows-per-step 50 --learning-rate 0.01 --others 5 --dtype float32 "
+        "--stored float16 --seed 5 --rows 70 --resume"
+    ).split()
+    done = runner.invoke(app, ["train", "heads", "clover", "--out", out, *options])
+    assert done.exit_code == 0, done.output
+    assert '"top1": [' in done.stdout and done.stderr == "step 1\n"
+    told = seen[0]
+    assert told["out"] == out and told["resume"] is True and told["rows"] == 70
+    settings = told["settings"].described()
+    assert settings["kind"] == "clover" and told["recipe"].seed == 5
+    for name, value in {
+        "steps": 7, "heads": 3, "layers": 2, "loss": "label", "decay": 0.8,
+        "vocabulary": 9, "rows_per_step": 50, "learning_rate": 0.01, "others": 5,
+        "dtype": "float32", "stored": "float16", "seed": 5,
+    }.items():  # fmt: skip
+        assert settings[name] == value
+        assert f"--{name.replace('_', '-')} {value}" in told["command"]
+    assert str(tmp_path) not in told["command"]
+
+
+@pytest.mark.parametrize("options", [[], ["--heads", "2", "--vocabulary", "8"]])
+def test_the_command_of_a_manifest_asks_for_the_same_run(runner, seen, options):
+    runner.invoke(app, ["train", "heads", "hydra", "--out", "x", *options])
+    command = seen[0]["command"].split()
+    assert command[:4] == ["specbook", "train", "heads", "hydra"]
+    done = runner.invoke(app, command[1:])
+    assert done.exit_code == 0, done.output
+    for name in ("rows", "settings", "recipe", "command"):
+        assert seen[0][name] == seen[1][name]
+
+
+def test_another_process_prints_nothing(runner, monkeypatch):
+    from specbook.training import heads_run
+
+    monkeypatch.setattr(heads_run, "train_heads", lambda *a, **b: {})
+    done = runner.invoke(app, ["train", "heads", "hydra", "--out", "x"])
+    assert done.exit_code == 0 and done.output == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["eagle"], "kind"),
+        (["hydra", "--rows", "0"], "rows"),
+        (["hydra", "--steps", "0"], "steps"),
+        (["hydra", "--heads", "0"], "heads"),
+        (["hydra", "--layers", "0"], "layers"),
+        (["hydra", "--loss", "hard"], "loss"),
+        (["hydra", "--vocabulary", "0"], "vocabulary"),
+        (["hydra", "--dtype", "int8"], "dtype"),
+        (["hydra", "--stored", "int8"], "stored"),
+        (["hydra", "--decay", "nan"], "decay"),
+        (["hydra", "--seed", "-1"], "seed"),
+    ],
+    ids=[f"case{i}" for i in range(11)],
+)
+def test_bad_options_are_one_line_and_status_2(runner, options, told):
+    done = runner.invoke(app, ["train", "heads", *options, "--out", "x"])
+    assert done.exit_code == 2, done.output
+    assert told in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_bad_options_are_refused_before_torch_is_loaded():
+    code = (
+        "import sys, runpy; sys.argv = ['specbook', *sys.argv[1:]]\n"
+        "try: runpy.run_module('specbook', run_name='__main__')\n"
+        "except SystemExit as end: print('STATUS', end.code, 'torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *"train heads eagle --out x".split()],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    assert done.stdout == "STATUS 2 False\n"
