@@ -385,9 +385,17 @@ heads = here.untrained()
 curve = here.run(here.taught(4), heads, checkpoint=Path(sys.argv[2], "run"))
 world = here.loop.processes()
 told = {"curve": curve, "processes": world.num_processes, "digest":
-    storage.digest(heads), "first": heads.networks[0].mix.linear.weight.tolist()}
+    storage.digest(heads), "first": heads.networks[0].mix.linear.weight.tolist(),
+    "gradient": here.gradient(world)}
 Path(sys.argv[2], f"{world.process_index}.json").write_text(json.dumps(told))
 """
+
+
+def gradient(world):
+    """Of head 1 over one batch: AdamW hides a wrong scale of all gradients."""
+    heads = untrained()
+    loop._backward(heads, teacher(), taught(4), SETTINGS, 0, world)
+    return heads.networks[0].mix.linear.weight.grad.tolist()
 
 
 def test_two_processes_learn_what_one_learns(tmp_path):
@@ -422,6 +430,8 @@ def test_two_processes_learn_what_one_learns(tmp_path):
     torch.testing.assert_close(
         torch.tensor(found[0]["first"]), first.detach(), rtol=1e-3, atol=1e-5
     )
+    whole = torch.tensor(gradient(loop.processes()))
+    torch.testing.assert_close(torch.tensor(found[1]["gradient"]), whole)
 
 
 # ---- settings --------------------------------------------------------------------
