@@ -104,6 +104,13 @@ def train_heads(
     decay: Annotated[
         float | None, typer.Option(help="Head i weighs decay to the power i - 1.")
     ] = None,
+    self_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of positions where heads are given their own tokens, not the "
+            "text's."
+        ),
+    ] = None,
     vocabulary: Annotated[
         int | None,
         typer.Option(help="Predict so many most frequent tokens only. Default: all."),
@@ -141,6 +148,7 @@ def train_heads(
         layers=layers,
         loss=loss,
         decay=decay,
+        self_share=self_share,
         vocabulary=vocabulary,
         rows_per_step=rows_per_step,
         learning_rate=learning_rate,
@@ -185,6 +193,6 @@ def _command(what: str, rows: int, settings: Any, names: list[str]) -> str:
 
 _DRAFT = "steps layers width inner heads kv_heads start seed".split()
 _HEADS = (
-    "steps heads layers loss decay vocabulary rows_per_step learning_rate others dtype "
-    "stored seed"
+    "steps heads layers loss decay self_share vocabulary rows_per_step learning_rate "
+    "others dtype stored seed"
 ).split()

@@ -3,7 +3,9 @@
 A batch is a packed stream of whole sequences. The target reads it segment by segment
 (`packed`), its states serve that one step, and the rows of every head are those of the
 boundary rule (`rows`) whose label the teacher gave a law for. True tokens go in
-(teacher forcing).
+(teacher forcing), or at a share of the positions what the heads say themselves; the
+target then reads that too, and its law behind it is what is taught. That costs a
+second forward of the target.
 
 What a row is taught is the stored law at its label's place (`loss="teacher"`) or the
 label alone ("label"). The law is the default for every kind. In a sampled answer the
@@ -35,10 +37,11 @@ from accelerate.utils import parse_flag_from_env, reduce
 
 from ..errors import SpecbookError
 from ..models.heads.base import Heads
-from . import draft, resuming, rows, shards
+from . import draft, resuming, shards
 from .decoding import TaughtSequence
-from .losses import forced_tokens, head_weights, stored_loss
-from .packed import segment_causal_states
+from .losses import forced_tokens, head_weights, own_tokens, stored_loss
+from .packed import path_states, segment_causal_states
+from .rows import eligible
 from .settings import HeadsSettings
 
 _CHECKPOINT = "specbook heads training 1"
@@ -78,7 +81,7 @@ def row_mask(stream: Stream, heads: int) -> torch.Tensor:
     """Boolean [n, heads]: whether position t (that of the pending token) is a row of
     head i, in column i - 1: the boundary rule, and a law for its label."""
     n = len(stream.tokens)
-    found = rows.eligible(stream.segments.tolist(), [True] * n, heads)
+    found = eligible(stream.segments.tolist(), [True] * n, heads)
     for head in range(1, heads + 1):
         has_law = torch.zeros(n, dtype=torch.bool)
         has_law[: max(n - head, 0)] = stream.law[head:] >= 0
@@ -121,6 +124,10 @@ class Teacher:
         weight = self.model.get_output_embeddings().weight.detach()
         return weight if self.vocabulary is None else weight[self.vocabulary]
 
+    def ids(self, local: torch.Tensor) -> torch.Tensor:
+        """The ids of rows of `head`."""
+        return local if self.vocabulary is None else self.vocabulary[local]
+
     def local(self, ids: torch.Tensor) -> torch.Tensor:
         """The rows of `head` for `ids`; -1 for an id that is cut away."""
         if self.vocabulary is None:
@@ -132,15 +139,16 @@ class Teacher:
 
 def stream_features(
     heads: Heads, teacher: Teacher, stream: Stream, mask: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Positions t int64 [R] that are a row of any head in `mask`, and what the heads
-    say there when they are given the true tokens: features [R, K, d]."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Positions t int64 [R] that are a row of any head in `mask`; what the heads start
+    from there, [R, d]; and what they say when they are given the true tokens: features
+    [R, K, d]."""
     positions = mask.any(dim=1).nonzero()[:, 0]
     hidden = teacher.states(stream)
     device = hidden.device
     base = heads.base(hidden, stream.segments.to(device))[(positions - 1).to(device)]
     given = forced_tokens(stream.tokens, positions, heads.config.heads)
-    return positions, heads(base, teacher.embed(given))
+    return positions, base, heads(base, teacher.embed(given))
 
 
 def batch_loss(
@@ -164,21 +172,30 @@ def batch_loss(
     whole = count_rows(sequences, count) if total is None else total
     stream = pack(sequences)
     mask = row_mask(stream, count)
-    positions, features = stream_features(heads, teacher, stream, mask)
-    device = features.device
+    positions, base, features = stream_features(heads, teacher, stream, mask)
+    own = torch.zeros(len(positions), dtype=torch.bool)
+    if settings.self_share:
+        own = torch.rand(len(positions), generator=generator) < settings.self_share
+    rows = mask[positions]
+    # The first head is given the pending token, which is never its own.
+    forced = rows & ~own[:, None]
+    forced[:, 0] = rows[:, 0]
+    columns = _text_rows(stream, positions, features, forced, settings.loss)
+    if bool(own.any()) and count > 1:
+        places = own.nonzero()[:, 0].to(base.device)
+        more = _own_rows(heads, teacher, stream, positions[own], base[places])
+        columns[1:] = [
+            _joined(column, more, rows[own, head], head)
+            for head, column in enumerate(columns[1:], start=1)
+        ]
+    columns = [(said, teacher.local(ids), logps) for said, ids, logps in columns]
     dtype = torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32
-    columns = []
-    for head in range(count):
-        chosen = mask[positions, head].nonzero()[:, 0]
-        ids, logps = _taught(stream, positions[chosen] + head + 1, settings.loss)
-        said = features[chosen.to(device), head]
-        columns.append((said, teacher.local(ids.to(device)), logps.to(device)))
     loss = features.sum() * 0  # so that a stream without rows has a gradient too
     weight = teacher.head()
     for kept, group in _groups(columns, teacher.vocabulary is not None):
         scales = [
-            scale * len(part[0]) / max(rows, 1)
-            for scale, part, rows in zip(lambdas, group, whole, strict=True)
+            scale * len(part[0]) / max(n, 1)
+            for scale, part, n in zip(lambdas, group, whole, strict=True)
         ]
         if kept == 0 or not any(len(part[0]) for part in group):
             continue
@@ -196,6 +213,73 @@ def batch_loss(
 
 
 _Rows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _text_rows(
+    stream: Stream,
+    positions: torch.Tensor,
+    features: torch.Tensor,
+    rows: torch.Tensor,
+    loss: str,
+) -> list[_Rows]:
+    """For each head its rows in `rows` [R, K]: features, and what the text teaches."""
+    device = features.device
+    found = []
+    for head, column in enumerate(rows.T):
+        chosen = column.nonzero()[:, 0]
+        ids, logps = _taught(stream, positions[chosen] + head + 1, loss)
+        said = features[chosen.to(device), head]
+        found.append((said, ids.to(device), logps.to(device)))
+    return found
+
+
+def _joined(column: _Rows, more: _Rows, rows: torch.Tensor, head: int) -> _Rows:
+    """The rows of one head, and those of `more` that it has."""
+    chosen = rows.nonzero()[:, 0].to(more[0].device)
+    said, ids, logps = (part[chosen, head] for part in more)
+    return (
+        torch.cat([column[0], said]),
+        torch.cat([column[1], ids]),
+        torch.cat([column[2], logps]),
+    )
+
+
+def _own_rows(
+    heads: Heads,
+    teacher: Teacher,
+    stream: Stream,
+    positions: torch.Tensor,
+    base: torch.Tensor,
+) -> _Rows:
+    """Features [R, K, d] of heads that are given their own most probable tokens at
+    `positions` [R], and the target's law behind these, ids and log-probabilities
+    [R, K, k]. Of the first head, which is given no such token, they mean nothing."""
+    count = heads.config.heads
+    weight = teacher.head().float()
+
+    def choose(features: torch.Tensor) -> torch.Tensor:
+        # Head and choice in one, so that few rows of logits are in memory.
+        best = [(part @ weight.T).argmax(dim=-1) for part in features.split(256)]
+        return teacher.ids(torch.cat(best))
+
+    pending = stream.tokens[positions].to(base.device)
+    embed = teacher.embed
+    given = own_tokens(heads, base, pending, embed, lambda features: features, choose)
+    states = path_states(
+        teacher.model,
+        stream.tokens.tolist(),
+        stream.segments.tolist(),
+        positions,
+        given[:, 1:].cpu(),
+    )
+    k = stream.top_ids.shape[1]
+    ids = given.new_zeros((len(given), count, k))
+    logps = base.new_zeros(ids.shape)
+    whole = teacher.model.get_output_embeddings().weight.detach()
+    for row, part in enumerate(states):
+        law = torch.log_softmax((part @ whole.T).float(), dim=-1).topk(k, dim=-1)
+        ids[row, 1:], logps[row, 1:] = law.indices, law.values
+    return heads(base, teacher.embed(given)), ids, logps
 
 
 def _taught(

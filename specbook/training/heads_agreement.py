@@ -46,7 +46,7 @@ def heads_agreement(
             mask[: sequence.prompt_length] = False
         if not bool(mask.any()):
             continue
-        positions, features = stream_features(heads, teacher, stream, mask)
+        positions, _, features = stream_features(heads, teacher, stream, mask)
         best, q = _drafted(features.reshape(-1, features.shape[-1]), teacher)
         places = positions[:, None] + torch.arange(1, count + 1)
         rows = mask[positions]
@@ -70,7 +70,7 @@ def _drafted(
     for part in features.split(ROWS_AT_ONCE):
         top = torch.softmax(part @ weight.T, dim=-1).max(dim=-1)
         ids = top.indices
-        tokens.append(ids if teacher.vocabulary is None else teacher.vocabulary[ids])
+        tokens.append(teacher.ids(ids))
         probable.append(top.values)
     return torch.cat(tokens).cpu(), torch.cat(probable).cpu()
 

@@ -37,8 +37,8 @@ def segment_causal_states(
     """
     check_model(model)
     check_config(model.config)
-    head = model.get_output_embeddings().weight
-    ids = checks.token_ids(tokens, vocab_size=len(head))
+    vocab_size = len(model.get_output_embeddings().weight)
+    ids = checks.token_ids(tokens, vocab_size=vocab_size)
     segments = checks.entries(segment_ids, "segment_ids", "segment ids")
     flags = [True] * len(ids) if valid is None else valid
     active = [
@@ -51,17 +51,68 @@ def segment_causal_states(
             "a packed stream has one of each a position, and at least one"
         )
     run, position = _runs(segments)
+    n = len(ids)
+    visible = (run[:, None] == run) & torch.ones(n, n, dtype=torch.bool).tril()
+    visible &= torch.tensor(active)
+    visible |= torch.eye(n, dtype=torch.bool)  # a row that sees nothing would be NaN
+    return _states(model, ids, visible, position)
+
+
+@torch.inference_mode()
+def path_states(
+    model: Any,
+    tokens: Sequence[int],
+    segment_ids: Any,
+    rows: torch.Tensor,
+    paths: torch.Tensor,
+) -> torch.Tensor:
+    """States [R, D, d] of candidates that are not the stream's own.
+
+    `paths` int64 [R, D]: D tokens that follow the token at row `rows[r]` (int64 [R])
+    in place of those that do in the stream. A candidate sees its document up to that
+    row, and its own path above it. Other arguments and errors: as
+    `segment_causal_states`, with the paths' tokens counted in their document.
+    """
+    check_model(model)
+    check_config(model.config)
+    vocab_size = len(model.get_output_embeddings().weight)
+    ids = checks.token_ids(tokens, vocab_size=vocab_size)
+    segments = checks.entries(segment_ids, "segment_ids", "segment ids")
+    count, depth = paths.shape
+    if len(segments) != len(ids) or len(rows) != count or not count or not depth:
+        raise SpecbookError(
+            f"{len(ids)} tokens and {len(segments)} segment ids, {len(rows)} rows and "
+            f"paths {list(paths.shape)}: they do not fit, or there is no path"
+        )
+    if int(rows.min()) < 0 or int(rows.max()) >= len(ids):
+        raise SpecbookError(f"rows has a row outside 0 .. {len(ids) - 1}")
+    more = checks.token_ids(paths.reshape(-1).tolist(), "paths", vocab_size=vocab_size)
+    run, position = _runs(segments)
+    n, extra = len(ids), count * depth
+    at = rows.repeat_interleave(depth)
+    steps = torch.arange(depth).repeat(count)
+    path = torch.arange(count).repeat_interleave(depth)
+    visible = torch.zeros((n + extra, n + extra), dtype=torch.bool)
+    visible[:n, :n] = (run[:, None] == run) & torch.ones(n, n, dtype=torch.bool).tril()
+    visible[n:, :n] = visible[at, :n]
+    same = path[:, None] == path
+    visible[n:, n:] = same & (steps <= steps[:, None])
+    position = torch.cat([position, position[at] + 1 + steps])
+    return _states(model, [*ids, *more], visible, position)[n:].view(count, depth, -1)
+
+
+def _states(
+    model: Any, ids: list[int], visible: torch.Tensor, position: torch.Tensor
+) -> torch.Tensor:
+    """States of all rows in one forward; row i sees those where `visible[i]`."""
     limit = getattr(model.config, "max_position_embeddings", None)
     if limit is not None and int(position.max()) >= limit:
         raise SpecbookError(
             f"a document has {int(position.max()) + 1} tokens, the model {limit} "
             "positions"
         )
-    n = len(ids)
-    visible = (run[:, None] == run) & torch.ones(n, n, dtype=torch.bool).tril()
-    visible &= torch.tensor(active)
-    visible |= torch.eye(n, dtype=torch.bool)  # a row that sees nothing would be NaN
-    mask = torch.zeros((1, 1, n, n), dtype=head.dtype)
+    head = model.get_output_embeddings().weight
+    mask = torch.zeros((1, 1, *visible.shape), dtype=head.dtype)
     mask.masked_fill_(~visible, torch.finfo(head.dtype).min)
     seen: list[torch.Tensor] = []
     with head_inputs(model, 1, seen):

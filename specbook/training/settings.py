@@ -152,11 +152,12 @@ class HeadsSettings:
     `kind` and `heads` (K, how many tokens ahead); `layers` of a head, None for the
     kind's usual number. `loss`: "teacher" learns the target's law where each token
     stands, "label" the token alone (see `heads`). `decay`: head i weighs
-    decay^(i - 1). `vocabulary`: so many most frequent ids that the heads are to
-    predict, None for all. `steps` of AdamW on packed streams of at most
-    `rows_per_step` tokens; rates, `clip` and `others` as in `Settings`. `dtype`: of
-    the frozen target and of the products with its LM head; heads compute in float32
-    and are written as `stored`.
+    decay^(i - 1). `self_share`: the share of positions where heads are given what they
+    said themselves, and learn the target's law behind that. `vocabulary`: so many most
+    frequent ids that the heads are to predict, None for all. `steps` of AdamW on packed
+    streams of at most `rows_per_step` tokens; rates, `clip` and `others` as in
+    `Settings`. `dtype`: of the frozen target and of the products with its LM head;
+    heads compute in float32 and are written as `stored`.
     """
 
     kind: str
@@ -164,6 +165,7 @@ class HeadsSettings:
     layers: int | None = None
     loss: str = "teacher"
     decay: float = 1.0
+    self_share: float = 0.0
     vocabulary: int | None = None
     steps: int = 1000
     rows_per_step: int = 1024
@@ -190,6 +192,13 @@ class HeadsSettings:
         if self.clip == 0:
             raise SpecbookError(f"clip must be above 0, got {self.clip}")
         checks.one_of(self.loss, "loss", LOSSES)
+        share = checks.float64(self.self_share, "self_share", least=0)
+        if share > 1 or (share and self.loss == "label"):
+            raise SpecbookError(
+                f"self_share must be at most 1, and 0 with the loss 'label', got "
+                f"{share:g}: behind what heads say themselves the text has no label"
+            )
+        object.__setattr__(self, "self_share", share)
         checks.one_of(self.dtype, "dtype", DTYPES)
         checks.one_of(self.stored, "stored", ("float16", "bfloat16"))
 

@@ -47,7 +47,7 @@ def test_options_are_passed_on(runner, seen, tmp_path):
     assert str(tmp_path) not in told["command"]
 
 
-@pytest.mark.parametrize("options", [[], ["--heads", "2", "--vocabulary", "8"]])
+@pytest.mark.parametrize("options", [[], ["--vocabulary", "8", "--self-share", "0.5"]])
 def test_the_command_of_a_manifest_asks_for_the_same_run(runner, seen, options):
     runner.invoke(app, ["train", "heads", "hydra", "--out", "x", *options])
     command = seen[0]["command"].split()
@@ -75,13 +75,15 @@ def test_another_process_prints_nothing(runner, monkeypatch):
         (["hydra", "--heads", "0"], "heads"),
         (["hydra", "--layers", "0"], "layers"),
         (["hydra", "--loss", "hard"], "loss"),
+        (["hydra", "--self-share", "1.5"], "self_share"),
+        (["hydra", "--self-share", "0.5", "--loss", "label"], "self_share"),
         (["hydra", "--vocabulary", "0"], "vocabulary"),
         (["hydra", "--dtype", "int8"], "dtype"),
         (["hydra", "--stored", "int8"], "stored"),
         (["hydra", "--decay", "nan"], "decay"),
         (["hydra", "--seed", "-1"], "seed"),
     ],
-    ids=[f"case{i}" for i in range(11)],
+    ids=[f"case{i}" for i in range(13)],
 )
 def test_bad_options_are_one_line_and_status_2(runner, options, told):
     done = runner.invoke(app, ["train", "heads", *options, "--out", "x"])

@@ -287,7 +287,9 @@ def test_training_lowers_the_loss_and_leaves_the_target_alone(sequences, kind):
     assert all(p.grad is None for p in frozen.model.parameters())
 
 
-@pytest.mark.parametrize("changes", [{}, {"dtype": "bfloat16", "others": 20}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"dtype": "bfloat16", "others": 20}, {"self_share": 0.5}]
+)
 def test_an_interrupted_run_ends_with_the_same_bits(sequences, tmp_path, changes):
     settings = settings_of("hydra_plus", **changes)
     whole, again = untrained(settings), untrained(settings)
@@ -445,6 +447,8 @@ def test_two_processes_learn_what_one_learns(tmp_path):
         {"layers": 0},
         {"loss": "hard"},
         {"decay": -1},
+        {"self_share": 1.1},
+        {"self_share": 0.1, "loss": "label"},
         {"vocabulary": 0},
         {"vocabulary": True},
         {"steps": 0},
@@ -456,7 +460,7 @@ def test_two_processes_learn_what_one_learns(tmp_path):
         {"stored": "float32"},
         {"others": 0},
     ],
-    ids=[f"case{i}" for i in range(15)],
+    ids=[f"case{i}" for i in range(17)],
 )
 def test_bad_settings_are_refused(changes):
     with pytest.raises(SpecbookError, match=next(iter(changes))):
