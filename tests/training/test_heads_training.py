@@ -375,6 +375,21 @@ def test_validation_numbers_go_into_the_curve(sequences):
     assert modes == [False] * 3 and not heads.training
 
 
+def test_the_rate_of_each_step_is_that_of_the_settings(sequences):
+    """AdamW's first step is as long as its rate, whatever the gradient: after a warm-up
+    of two steps begins with a third of it."""
+    moved = []
+    for warm_up in (0, 2):
+        settings = settings_of("hydra", warm_up=warm_up, weight_decay=0.0)
+        heads = untrained(settings)
+        before = weights(heads)
+        run(sequences, heads, settings, stop_after=1)
+        pairs = zip(weights(heads), before, strict=True)
+        moved.append(torch.cat([(a - b).flatten() for a, b in pairs]))
+    longest = [float(m.abs().max()) for m in moved]
+    assert longest == pytest.approx([5e-3, 5e-3 / 3], rel=1e-3)
+
+
 # ---- several processes -----------------------------------------------------------
 
 SCRIPT = """
