@@ -1,4 +1,4 @@
-"""Training a small draft model by distillation, with checkpoints.
+"""Training a small draft model by distillation.
 
 A run is a function of its settings and its data: the order of the sequences comes from
 the seed and the number of the epoch, the learning rate and the sampled columns of the
@@ -10,8 +10,6 @@ bits as one that was not.
 from __future__ import annotations
 
 import json
-import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ import numpy as np
 import torch
 
 from ..errors import SpecbookError
-from . import resuming, shards
+from . import resuming, shards, stepping
 from .decoding import TaughtSequence
 from .distil import distillation_loss
 from .settings import Settings
@@ -156,67 +154,29 @@ def train(
     """
     if not sequences:
         raise SpecbookError("there is nothing to train on")
-    say = progress or (lambda line: None)
-    last = settings.steps if stop_after is None else min(stop_after, settings.steps)
     optimizer = _optimizer(model, settings)
     key = shards.digest([data_key, json.dumps(settings.described(), sort_keys=True)])
-    begin, curve = resuming.begin(
-        checkpoint, model, optimizer, form=_CHECKPOINT, key=key, resume=resume
-    )
-    if begin:
-        say(f"resumed at step {begin} of {settings.steps}")
     dtype = torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32
-    base = [group["lr"] for group in optimizer.param_groups]
-    model.train()
-    losses: list[float] = []
-    rows = 0
-    clock = time.monotonic()
-    for step, (epoch, batch) in zip(
-        range(begin, last), _batches(sequences, settings, begin), strict=False
-    ):
-        for group, rate in zip(optimizer.param_groups, base, strict=True):
-            group["lr"] = rate * settings.rate(step)
+
+    def learn(step: int, batch: Batch) -> tuple[float, int]:
         # Of its own for each step, so that a resumed run draws what the whole one did.
-        generator = torch.Generator().manual_seed(
-            resuming.step_seed(settings.seed, step)
-        )
+        seed = resuming.step_seed(settings.seed, step)
+        generator = torch.Generator().manual_seed(seed)
         loss = batch_loss(model, batch, dtype, settings.others, generator)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.item())
-        if not math.isfinite(losses[-1]):
-            raise SpecbookError(f"the loss is {losses[-1]} at step {step}")
-        rows += len(batch.top_ids)
-        if (step + 1) % settings.checkpoint_every and step + 1 != last:
-            continue
-        seconds = time.monotonic() - clock
-        entry = {"step": step + 1, "epoch": epoch, "loss": sum(losses) / len(losses)}
-        model.eval()
-        entry.update(validate(model) if validate is not None else {})
-        model.train()
-        curve.append(entry)
-        if checkpoint is not None:
-            resuming.save(
-                checkpoint,
-                model,
-                optimizer,
-                form=_CHECKPOINT,
-                key=key,
-                step=step + 1,
-                curve=curve,
-            )
-        left = (settings.steps - step - 1) * seconds / len(losses)
-        told = ", ".join(f"{k} {v:.4g}" for k, v in entry.items() if k != "step")
-        say(
-            f"step {step + 1} of {settings.steps}: {told}; "
-            f"{rows / seconds:.0f} rows a second, {left / 60:.0f} minutes left"
-        )
-        losses, rows = [], 0
-        clock = time.monotonic()
-    model.eval()
-    return curve
+        return loss.item(), len(batch.top_ids)
+
+    return stepping.take(
+        model,
+        optimizer,
+        settings,
+        lambda begin: _batches(sequences, settings, begin),
+        learn,
+        stepping.Checkpoint(_CHECKPOINT, key, checkpoint, resume),
+        stop_after=stop_after,
+        validate=None if validate is None else lambda: validate(model),
+        progress=progress,
+    )
 
 
 def _optimizer(model: Any, settings: Settings) -> torch.optim.AdamW:

@@ -22,8 +22,6 @@ its rows in the whole batch, which each process can count, and gradients are sum
 from __future__ import annotations
 
 import json
-import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,7 +35,7 @@ from accelerate.utils import parse_flag_from_env, reduce
 
 from ..errors import SpecbookError
 from ..models.heads.base import Heads
-from . import draft, resuming, shards
+from . import draft, resuming, shards, stepping
 from .decoding import TaughtSequence
 from .losses import forced_tokens, head_weights, own_tokens, stored_loss
 from .packed import path_states, segment_causal_states
@@ -341,64 +339,34 @@ def train(
     if not any(count_rows(sequences, count)):
         raise SpecbookError("there is nothing to train on: no head has a row")
     world = processes()
-    say = progress if progress is not None and world.is_main_process else _quiet
-    last = settings.steps if stop_after is None else min(stop_after, settings.steps)
-    optimizer = _optimizer(heads, settings)
     told = [data_key, json.dumps(settings.described(), sort_keys=True)]
     ids = teacher.vocabulary
     told += [str(world.num_processes), str(None if ids is None else ids.tolist())]
-    key = shards.digest(told)
-    begin, curve = resuming.begin(
-        checkpoint, heads, optimizer, form=_CHECKPOINT, key=key, resume=resume
-    )
-    if begin:
-        say(f"resumed at step {begin} of {settings.steps}")
-    world.wait_for_everyone()
     lengths = [len(s.tokens) for s in sequences]
-    order = draft.batch_order(lengths, settings.rows_per_step, settings.seed, begin)
-    heads.train()
-    losses: list[float] = []
-    taught = 0
-    clock = time.monotonic()
-    for step, (epoch, batch) in zip(range(begin, last), order, strict=False):
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * settings.rate(step)
+    is_first = world.is_main_process
+
+    def learn(step: int, batch: list[int]) -> tuple[float, int]:
         whole = [sequences[i] for i in batch]
         loss = _backward(heads, teacher, whole, settings, step, world)
-        torch.nn.utils.clip_grad_norm_(heads.parameters(), settings.clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(loss)
-        if not math.isfinite(loss):
-            raise SpecbookError(f"the loss is {loss} at step {step}")
-        taught += sum(count_rows(whole, count))
-        if (step + 1) % settings.checkpoint_every and step + 1 != last:
-            continue
-        seconds = time.monotonic() - clock
-        entry = {"step": step + 1, "epoch": epoch, "loss": sum(losses) / len(losses)}
-        if validate is not None and world.is_main_process:
-            entry.update(validate(heads.eval()))
-            heads.train()
-        curve.append(entry)
-        if checkpoint is not None and world.is_main_process:
-            resuming.save(
-                checkpoint,
-                heads,
-                optimizer,
-                form=_CHECKPOINT,
-                key=key,
-                step=step + 1,
-                curve=curve,
-            )
-        left = (settings.steps - step - 1) * seconds / len(losses)
-        shown = ", ".join(f"{k} {v:.4g}" for k, v in entry.items() if k != "step")
-        say(
-            f"step {step + 1} of {settings.steps}: {shown}; "
-            f"{taught / seconds:.0f} rows a second, {left / 60:.0f} minutes left"
-        )
-        losses, taught = [], 0
-        clock = time.monotonic()
-    heads.eval()
+        return loss, sum(count_rows(whole, count))
+
+    curve = stepping.take(
+        heads,
+        _optimizer(heads, settings),
+        settings,
+        lambda begin: draft.batch_order(
+            lengths, settings.rows_per_step, settings.seed, begin
+        ),
+        learn,
+        stepping.Checkpoint(
+            _CHECKPOINT, shards.digest(told), checkpoint, resume, is_first
+        ),
+        stop_after=stop_after,
+        validate=(lambda: validate(heads)) if validate and is_first else None,
+        progress=progress if is_first else None,
+        # The first process writes the file that all have read.
+        ready=world.wait_for_everyone,
+    )
     world.wait_for_everyone()
     return curve
 
@@ -465,7 +433,3 @@ def _optimizer(heads: Heads, settings: HeadsSettings) -> torch.optim.AdamW:
         lr=settings.learning_rate,
         betas=(0.9, 0.98),
     )
-
-
-def _quiet(line: str) -> None:
-    pass

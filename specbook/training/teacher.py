@@ -56,6 +56,22 @@ class TeacherData:
     counts: dict[str, Any]
     validation: dict[str, str]
 
+    @property
+    def digest(self) -> str:
+        """What a run that is taught with these files is bound to."""
+        return self.key + "".join(self.files.values())
+
+    def described(self) -> dict[str, Any]:
+        """As plain JSON, for a manifest; the target has a place of its own there."""
+        return {
+            "recipe": self.recipe,
+            "corpus": self.corpus,
+            "key": self.key,
+            "counts": self.counts,
+            "files": self.files,
+            "validation": self.validation,
+        }
+
     def sequences(self) -> list[TaughtSequence]:
         """All sequences that are taught, in order."""
         found: list[TaughtSequence] = []
