@@ -17,6 +17,7 @@ from specbook.errors import ArtifactError, SpecbookError
 from specbook.models.heads import KINDS, build
 from specbook.models.tiny import tiny_llama
 from specbook.training import heads as loop
+from specbook.training import stepping
 from specbook.training.decoding import TaughtSequence, continue_all
 from specbook.training.rows import hydra_teacher_rows
 from specbook.training.settings import HeadsSettings
@@ -388,6 +389,32 @@ def test_the_rate_of_each_step_is_that_of_the_settings(sequences):
         moved.append(torch.cat([(a - b).flatten() for a, b in pairs]))
     longest = [float(m.abs().max()) for m in moved]
     assert longest == pytest.approx([5e-3, 5e-3 / 3], rel=1e-3)
+
+
+@pytest.mark.parametrize(("size", "norm"), [(100.0, 0.5), (0.01, 0.02)])
+def test_a_step_is_taken_with_gradients_that_were_clipped(size, norm):
+    """Four entries of `size` have twice the norm; at most 0.5 is let through."""
+    model = torch.nn.Linear(2, 2, bias=False)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    seen = []
+    optimizer.register_step_pre_hook(
+        lambda *_: seen.append(float(model.weight.grad.norm()))
+    )
+
+    def learn(step, batch):
+        model.weight.grad = torch.full((2, 2), size)
+        return 1.0, 1
+
+    settings = settings_of("hydra", clip=0.5, steps=2)
+    stepping.take(
+        model,
+        optimizer,
+        settings,
+        lambda begin: iter([(0, None)] * 2),
+        learn,
+        stepping.Checkpoint("form", "key"),
+    )
+    assert seen == pytest.approx([norm] * 2, rel=1e-4)
 
 
 # ---- several processes -----------------------------------------------------------
