@@ -45,6 +45,7 @@ FLOORS = {
     "specbook.cli": 5,
     "specbook.cli_common": 5,
     "specbook.cli_measure": 5,
+    "specbook.cli_train": 5,
     "specbook.cli_trees": 5,
     "specbook.claims": 5,
     "specbook.exercises": 5,
