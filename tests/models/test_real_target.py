@@ -81,5 +81,5 @@ def test_identity_names_content(target):
 
 
 def test_packed_matrices_are_in_use_where_torch_has_them(target):
-    packed = {layer[1]._packed for layer in target._weights.layers}
+    packed = {layer[1].packed for layer in target._weights.layers}
     assert packed == {_packed_kernel() is not None}
