@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -21,7 +21,6 @@ from ..errors import SpecbookError
 from . import resuming
 
 Progress = Callable[[str], None]
-Item = TypeVar("Item")
 
 
 class Steps(Protocol):
@@ -57,8 +56,8 @@ def take(
     model: nn.Module,
     optimizer: torch.optim.AdamW,
     settings: Steps,
-    batches: Callable[[int], Iterator[tuple[int, Item]]],
-    learn: Callable[[int, Item], tuple[float, int]],
+    batches: Callable[[int], Iterator[tuple[int, Any]]],
+    learn: Callable[[int, Any], tuple[float, int]],
     checkpoint: Checkpoint,
     *,
     stop_after: int | None = None,
