@@ -250,8 +250,7 @@ def profiles_figure(profiles: dict[str, VerifyProfile]) -> FramedFigure:
             "rows of a verification, n",
             "time in forwards of one row, t(n)",
         ),
-        "Lines of t(n) over the number of rows, both axes logarithmic: "
-        f"{'; '.join(curves)}.",
+        f"Lines of t(n) over the number of rows: {'; '.join(curves)}.",
         f"{sizes[-1]} rows cost {middles[-1]:.1f} times one row ({last}). Bands: the "
         f"middle 80 % of the turns. Measured on {where}.",
     )
