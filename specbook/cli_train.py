@@ -125,6 +125,13 @@ def train_heads(
     dtype: Annotated[
         str | None, typer.Option(help="Of the frozen target: float32 or bfloat16.")
     ] = None,
+    states: Annotated[
+        str | None,
+        typer.Option(
+            help="The target's hidden states: computed for each batch anew, or stored "
+            "once in the cache for all passes and kinds (2 bytes a number in bfloat16)."
+        ),
+    ] = None,
     stored: Annotated[
         str | None, typer.Option(help="Of what is written: float16 or bfloat16.")
     ] = None,
@@ -134,10 +141,10 @@ def train_heads(
 ) -> None:
     """Train draft heads on a frozen target and write them as an artifact.
 
-    The target's states are computed batch by batch and never stored; its answers and
-    laws are the teacher rows of train draft. To spread the work over processes, GPUs
-    or machines, run it with accelerate launch -m specbook train heads. The measured
-    agreement is printed.
+    The target's states are computed batch by batch, or stored once and read batch by
+    batch; its answers and laws are the teacher rows of train draft. To spread the work
+    over processes, GPUs or machines, run it with accelerate launch -m specbook train
+    heads. The measured agreement is printed.
     """
     from .training.settings import HeadsSettings, Recipe
 
@@ -154,6 +161,7 @@ def train_heads(
         learning_rate=learning_rate,
         others=others,
         dtype=dtype,
+        states=states,
         stored=stored,
     )
     settings = HeadsSettings(kind, **given, seed=seed)
@@ -194,5 +202,5 @@ def _command(what: str, rows: int, settings: Any, names: list[str]) -> str:
 _DRAFT = "steps layers width inner heads kv_heads start seed".split()
 _HEADS = (
     "steps heads layers loss decay self_share vocabulary rows_per_step learning_rate "
-    "others dtype stored seed"
+    "others dtype states stored seed"
 ).split()

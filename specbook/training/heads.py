@@ -1,11 +1,11 @@
 """Training draft heads on a frozen target, with checkpoints, by one or many processes.
 
 A batch is a packed stream of whole sequences. The target reads it segment by segment
-(`packed`), its states serve that one step, and the rows of every head are those of the
-boundary rule (`rows`) whose label the teacher gave a law for. True tokens go in
-(teacher forcing), or at a share of the positions what the heads say themselves; the
-target then reads that too, and its law behind it is what is taught. That costs a
-second forward of the target.
+(`packed`), or has read every sequence once for all passes (`states`). Its states serve
+one step, and the rows of every head are those of the boundary rule (`rows`) whose label
+the teacher gave a law for. True tokens go in (teacher forcing), or at a share of the
+positions what the heads say themselves; the target then reads that too, and its law
+behind it is what is taught. That costs a second forward of the target.
 
 What a row is taught is the stored law at its label's place (`loss="teacher"`) or the
 label alone ("label"). The law is the default for every kind. In a sampled answer the
@@ -41,6 +41,7 @@ from .losses import forced_tokens, head_weights, own_tokens, stored_loss
 from .packed import path_states, segment_causal_states
 from .rows import eligible
 from .settings import HeadsSettings
+from .states import StoredStates
 
 _CHECKPOINT = "specbook heads training 1"
 
@@ -99,13 +100,20 @@ def count_rows(sequences: Sequence[TaughtSequence], heads: int) -> list[int]:
 @dataclass(frozen=True)
 class Teacher:
     """The frozen target: a transformers causal LM. `vocabulary` int64 [C]: the ids
-    that heads are to predict, ascending, on the model's device; None for all."""
+    that heads are to predict, ascending, on the model's device; None for all. `stored`:
+    where the states of all documents are read; None computes them."""
 
     model: Any
     vocabulary: torch.Tensor | None = None
+    stored: StoredStates | None = None
 
     def states(self, stream: Stream) -> torch.Tensor:
         """What the LM head reads at every token of `stream`, float32 [n, d]."""
+        if self.stored is not None:
+            _, lengths = stream.segments.unique_consecutive(return_counts=True)
+            parts = stream.tokens.split(lengths.tolist())
+            found = torch.cat([self.stored.read(part.tolist()) for part in parts])
+            return found.to(self.head().device, torch.float32)
         seen = segment_causal_states(
             self.model, stream.tokens.tolist(), stream.segments.tolist()
         )

@@ -58,7 +58,7 @@ def heads_agreement(
     if not tried:
         nothing = [[0, 0] for _ in range(count)]
         return _told(nothing, nothing, [[] for _ in range(count)])
-    return _counted(torch.cat(hits), torch.cat(probable), torch.cat(tried))
+    return counted(torch.cat(hits), torch.cat(probable), torch.cat(tried))
 
 
 def _drafted(
@@ -75,10 +75,12 @@ def _drafted(
     return torch.cat(tokens).cpu(), torch.cat(probable).cpu()
 
 
-def _counted(
-    hits: torch.Tensor, q: torch.Tensor, tried: torch.Tensor
-) -> dict[str, Any]:
-    """From boolean [R, K] `hits` and `tried`, and the probabilities [R, K]."""
+def counted(hits: torch.Tensor, q: torch.Tensor, tried: torch.Tensor) -> dict[str, Any]:
+    """What `heads_agreement` tells, of rows that were looked at already.
+
+    `hits`, `tried` boolean [R, K]: whether head i has this row, and was right there;
+    `q` [R, K]: the probability that it gave to what it said.
+    """
     forced, chain, calibration = [], [], []
     alive = torch.ones(len(hits), dtype=torch.bool)
     bins = (q.double() * BINS).long().clamp_max(BINS - 1)

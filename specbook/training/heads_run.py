@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ..models.checkpoint import checked_source, load_transformers_model
 from ..models.heads import build, storage
 from ..models.heads.base import Heads
 from ..models.target import check_config
-from . import artifact, heads, resuming, run, teacher
+from . import artifact, heads, resuming, run, states, teacher
 from .decoding import TaughtSequence
 from .heads_agreement import heads_agreement
 from .settings import HeadsSettings, Recipe
@@ -72,6 +73,20 @@ def train_heads(
     device = world.device
     vocabulary = _vocabulary(sequences, settings.vocabulary)
     frozen = _teacher(source, settings.dtype, vocabulary, device)
+    bound = data.digest
+    if settings.states == "stored":
+        # Those that do not grow with the rows come first, and so stay where they are.
+        every = [s for part in validation.values() for s in part] + sequences
+        with world.main_process_first():
+            kept = states.store(
+                frozen.model,
+                [s.tokens.tolist() for s in every],
+                folder=data.folder,
+                key=data.key,
+                progress=say,
+            )
+        frozen = replace(frozen, stored=kept)
+        bound += kept.sha256
     model = build(config, settings.seed).to(device)
     parameters = sum(p.numel() for p in model.parameters())
     say(f"training {parameters:,} parameters on {data.counts['rows']:,} teacher rows")
@@ -80,7 +95,7 @@ def train_heads(
         frozen,
         sequences,
         settings,
-        data_key=data.digest,
+        data_key=bound,
         checkpoint=checkpoint,
         resume=resume,
         validate=lambda trained: validation_numbers(trained, frozen, validation),
@@ -101,7 +116,10 @@ def train_heads(
         "settings": settings.described(),
         "parameters": parameters,
         "dtype": settings.stored,
-        "data": data.described(),
+        "data": {
+            **data.described(),
+            "states": frozen.stored.described() if frozen.stored else None,
+        },
         "loss_curve": curve,
         "measured": measure(model, exact, validation),
         "machine": {

@@ -19,6 +19,7 @@ from . import asks
 
 DTYPES = ("float32", "bfloat16")
 LOSSES = ("teacher", "label")
+STATES = ("computed", "stored")
 STARTS = ("random", "embeddings", "copying")
 """What the student has of the target when training begins."""
 
@@ -157,6 +158,7 @@ class HeadsSettings:
     frequent ids that the heads are to predict, None for all. `steps` of AdamW on packed
     streams of at most `rows_per_step` tokens; rates, `clip` and `others` as in
     `Settings`. `dtype`: of the frozen target and of the products with its LM head;
+    `states`: "computed" for each batch anew, or "stored" once on disk (see `states`);
     heads compute in float32 and are written as `stored`.
     """
 
@@ -175,6 +177,7 @@ class HeadsSettings:
     clip: float = 1.0
     seed: int = 0
     dtype: str = "bfloat16"
+    states: str = "computed"
     others: int = 4096
     checkpoint_every: int = 200
     stored: str = "bfloat16"
@@ -200,6 +203,7 @@ class HeadsSettings:
             )
         object.__setattr__(self, "self_share", share)
         checks.one_of(self.dtype, "dtype", DTYPES)
+        checks.one_of(self.states, "states", STATES)
         checks.one_of(self.stored, "stored", ("float16", "bfloat16"))
 
     def config(self, width: int) -> HeadsConfig:

@@ -99,7 +99,7 @@ def test_chains_and_bins_by_hand():
     hits = torch.tensor([[1, 1], [1, 0], [0, 1], [1, 0]], dtype=torch.bool)
     tried = torch.tensor([[1, 1], [1, 1], [1, 1], [1, 0]], dtype=torch.bool)
     q = torch.tensor([[0.05, 1.0], [0.15, 0.5], [0.19, 0.55], [0.0, 0.9]])
-    found = module._counted(hits, q.double(), tried)
+    found = module.counted(hits, q.double(), tried)
     assert found["forced"] == [[3, 4], [2, 3]]
     assert found["chain"] == [[3, 4], [1, 2]]
     assert found["calibration"] == [

@@ -66,6 +66,21 @@ def test_an_artifact_is_what_a_source_loads(tiny_folder, tmp_path, cached, kind)
     assert drafted.tokens == plain.tokens
 
 
+def test_states_may_be_stored_once(tiny_folder, tmp_path, cached):
+    settings = {"kind": "medusa", "states": "stored"}
+    first = train(tmp_path / "first", tiny_folder, settings=settings)
+    again = train(tmp_path / "again", tiny_folder, settings=settings)
+    kept = first["data"]["states"]
+    assert kept == again["data"]["states"] and kept["documents"] > 1
+    assert first["files"]["heads.safetensors"] == again["files"]["heads.safetensors"]
+    settings["states"] = "computed"
+    other = train(tmp_path / "other", tiny_folder, settings=settings)
+    assert other["data"]["states"] is None
+    losses = [[e["loss"] for e in m["loss_curve"]] for m in (first, other)]
+    # A target in bfloat16: its states are rounded the same, not computed the same.
+    assert losses[0] == pytest.approx(losses[1], rel=1e-2)
+
+
 def test_the_manifest_tells_how_it_was_made(tiny_folder, tmp_path, cached):
     told = []
     manifest = train(
