@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -98,6 +98,17 @@ class VerifyProfile(Report):
     def groups(self) -> list[tuple[str, int, int, str]]:
         """The groups that are measured, in order."""
         return list(dict.fromkeys(cell.group for cell in self.cells))
+
+    def of(self, forward: str) -> VerifyProfile:
+        """The same measurements by one forward alone. Raises `SpecbookError` where
+        nothing was measured by it."""
+        checks.text(forward, "forward")
+        cells = tuple(cell for cell in self.cells if cell.forward == forward)
+        if not cells:
+            raise SpecbookError(
+                f"nothing was measured by {forward!r}; there are {self.groups()}"
+            )
+        return replace(self, cells=cells)
 
     def group(self, forward: str, batch: int, prefix: int, shape: str) -> list[Cell]:
         """The cells of a group by size. Raises `SpecbookError` for one that was not

@@ -340,3 +340,19 @@ def test_the_shipped_profiles_are_whole() -> None:
     for profile in found.values():
         times = profile.times()
         assert times.steps()[1] == 1 and len(times.nodes) > 8
+
+
+def test_a_profile_by_one_forward_alone() -> None:
+    """Of a profile with batches the curve of one request can be drawn by itself."""
+    from specbook.measure.verify_report import shipped
+
+    batched = [p for p in shipped().values() if p.settings["batches"]]
+    assert batched
+    for profile in batched:
+        alone = profile.of("runtime")
+        assert {cell.forward for cell in alone.cells} == {"runtime"}
+        assert alone.times().steps() == profile.times().steps()
+        rest = profile.of("batch")
+        assert len(alone.cells) + len(rest.cells) == len(profile.cells)
+        with pytest.raises(SpecbookError, match="nothing was measured by 'batch'"):
+            alone.of("batch")
