@@ -113,7 +113,10 @@ def train_heads(
     ] = None,
     vocabulary: Annotated[
         int | None,
-        typer.Option(help="Predict so many most frequent tokens only. Default: all."),
+        typer.Option(
+            help="Predict only the tokens, so many, that the target says most. "
+            "Default: all."
+        ),
     ] = None,
     rows_per_step: Annotated[
         int | None, typer.Option(help="Tokens in a batch, at most.")

@@ -25,6 +25,7 @@ from ..models.heads import build, storage
 from ..models.heads.base import Heads
 from ..models.target import check_config
 from . import artifact, heads, resuming, run, states, teacher
+from .cut import likely_ids
 from .decoding import TaughtSequence
 from .heads_agreement import heads_agreement
 from .settings import HeadsSettings, Recipe
@@ -71,7 +72,9 @@ def train_heads(
     sequences = data.sequences()
     validation = data.validation_sequences()
     device = world.device
-    vocabulary = _vocabulary(sequences, settings.vocabulary)
+    vocabulary = None
+    if settings.vocabulary is not None:
+        vocabulary = likely_ids(sequences, settings.vocabulary)
     frozen = _teacher(source, settings.dtype, vocabulary, device)
     bound = data.digest
     if settings.states == "stored":
@@ -160,16 +163,6 @@ def _publish(
         return artifact.publish(made, final, facts, check)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _vocabulary(
-    sequences: Sequence[TaughtSequence], count: int | None
-) -> list[int] | None:
-    """The `count` most frequent of the tokens that are taught."""
-    if count is None:
-        return None
-    taught = (s.tokens[s.first_row + 1 :].tolist() for s in sequences)
-    return storage.frequent_ids(taught, count)
 
 
 def _teacher(

@@ -154,9 +154,9 @@ class HeadsSettings:
     kind's usual number. `loss`: "teacher" learns the target's law where each token
     stands, "label" the token alone (see `heads`). `decay`: head i weighs
     decay^(i - 1). `self_share`: the share of positions where heads are given what they
-    said themselves, and learn the target's law behind that. `vocabulary`: so many most
-    frequent ids that the heads are to predict, None for all. `steps` of AdamW on packed
-    streams of at most `rows_per_step` tokens; rates, `clip` and `others` as in
+    said themselves, and learn the target's law behind that. `vocabulary`: so many ids
+    that the heads are to predict (`cut.likely_ids`), None for all. `steps` of AdamW on
+    packed streams of at most `rows_per_step` tokens; rates, `clip` and `others` as in
     `Settings`. `dtype`: of the frozen target and of the products with its LM head;
     `states`: "computed" for each batch anew, or "stored" once on disk (see `states`);
     heads compute in float32 and are written as `stored`.

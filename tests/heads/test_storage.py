@@ -213,14 +213,3 @@ def test_the_digest_is_of_every_number_and_the_shape() -> None:
     assert one == same != other
     fewer = storage.digest(shaken("hydra", 1, heads=3))
     assert fewer != one
-
-
-def test_frequent_ids_are_counted_over_all_sequences() -> None:
-    sequences = [[5, 5, 2], [2, 5, 9], [1]]
-    assert storage.frequent_ids(sequences, 1) == [5]
-    assert storage.frequent_ids(sequences, 2) == [2, 5]
-    assert storage.frequent_ids(sequences, 3) == [1, 2, 5]  # 1 and 9 occur once each
-    with pytest.raises(SpecbookError, match="5 ids are asked for, 4 occur"):
-        storage.frequent_ids(sequences, 5)
-    with pytest.raises(SpecbookError, match=r"sequences\[1\]"):
-        storage.frequent_ids([[1], [-1]], 1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,16 +138,3 @@ def checked_vocabulary(ids: Any, vocab_size: int | None = None) -> list[int]:
         if one == other:
             raise SpecbookError(f"vocabulary has token {one} twice")
     return found
-
-
-def frequent_ids(sequences: Iterable[Sequence[int]], count: int) -> list[int]:
-    """The `count` most frequent ids of `sequences`, ascending; the lowest id first
-    where two are as frequent. Raises `SpecbookError` when fewer occur."""
-    checks.integer(count, "count", least=1)
-    seen: dict[int, int] = {}
-    for index, sequence in enumerate(sequences):
-        for token in checks.token_ids(sequence, f"sequences[{index}]"):
-            seen[token] = seen.get(token, 0) + 1
-    if len(seen) < count:
-        raise SpecbookError(f"{count} ids are asked for, {len(seen)} occur")
-    return sorted(sorted(seen, key=lambda token: (-seen[token], token))[:count])

@@ -1,0 +1,89 @@
+"""What the papers say of how they trained, and what our own manifests say (0x0B).
+
+Both are told in one form, so that a table can set one beside the other. The papers'
+side is `data/recipes.toml`, each line with the keys of its sources in the bibliography;
+ours is read from the manifest that binds an artifact's files.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from .. import checks, paths
+from ..errors import ArtifactError, SpecbookError
+
+FILE = "recipes.toml"
+
+
+@dataclass(frozen=True)
+class Told:
+    """How one method's artifact was made, in words.
+
+    `name` of the method; `source`: the registered source that is of its kind, if there
+    is one; `makes`, `learns`, `passes` (over the data) and `steps` (optimizer and
+    schedule); `said_in`: keys of the bibliography, empty for our own; `differs`: where
+    the sources contradict each other.
+    """
+
+    name: str
+    source: str
+    makes: str
+    learns: str
+    passes: str
+    steps: str
+    said_in: tuple[str, ...] = ()
+    differs: str = ""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.name != "said_in":
+                checks.text(getattr(self, field.name), field.name)
+        keys = checks.entries(self.said_in, "said_in", "keys")
+        for place, key in enumerate(keys):
+            checks.text(key, f"said_in[{place}]")
+        object.__setattr__(self, "said_in", tuple(keys))
+
+
+def reported() -> list[Told]:
+    """The recipes of `data/recipes.toml`, in its order. Raises `ArtifactError` for a
+    file that is malformed, names a field that there is not, or cites nothing."""
+    path = paths.data_path(FILE)
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8"))["recipe"]
+        told = [Told(**row) for row in rows]
+    except (OSError, KeyError, TypeError, ValueError) as problem:
+        raise ArtifactError(f"{path} cannot be read: {problem}") from problem
+    for one in told:
+        if not one.said_in:
+            raise ArtifactError(f"{path}: {one.name!r} cites nothing")
+    return told
+
+
+def of_manifest(manifest: Mapping[str, Any], source: str) -> Told:
+    """The recipe of an artifact of ours. Raises `SpecbookError` for a manifest that
+    does not tell one."""
+    try:
+        settings = manifest["settings"]
+        passes = 1 + int(manifest["loss_curve"][-1]["epoch"])
+        rows = int(manifest["data"]["counts"]["rows"])
+        parameters = int(manifest["parameters"])
+        steps, rate = int(settings["steps"]), float(settings["learning_rate"])
+    except (KeyError, IndexError, TypeError, ValueError) as problem:
+        raise SpecbookError(f"this manifest tells no recipe: {problem!r}") from problem
+    # A draft model has no choice of loss: it is distilled.
+    learns = "hard labels" if settings.get("loss") == "label" else "the target's law"
+    if settings.get("decay", 1.0) != 1.0:
+        learns += f", head i weighs {settings['decay']:g} to the power i - 1"
+    if share := settings.get("self_share"):
+        learns += f", {share:.0%} of the rows on the heads' own tokens"
+    return Told(
+        name=str(manifest["name"]),
+        source=source,
+        makes=f"{parameters:,} weights for a frozen target",
+        learns=f"{learns}, {rows:,} rows",
+        passes=str(passes),
+        steps=f"AdamW, warm-up, cosine from {rate:g}, {steps:,} steps",
+    )
