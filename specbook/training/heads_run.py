@@ -77,17 +77,11 @@ def train_heads(
         vocabulary = likely_ids(sequences, settings.vocabulary)
     frozen = _teacher(source, settings.dtype, vocabulary, device)
     bound = data.digest
+    held_out = [s for part in validation.values() for s in part]
     if settings.states == "stored":
         # Those that do not grow with the rows come first, and so stay where they are.
-        every = [s for part in validation.values() for s in part] + sequences
         with world.main_process_first():
-            kept = states.store(
-                frozen.model,
-                [s.tokens.tolist() for s in every],
-                folder=data.folder,
-                key=data.key,
-                progress=say,
-            )
+            kept = _stored(frozen, [*held_out, *sequences], data, say)
         frozen = replace(frozen, stored=kept)
         bound += kept.sha256
     model = build(config, settings.seed).to(device)
@@ -110,6 +104,8 @@ def train_heads(
     _round(model, settings.stored)
     say("measuring the heads")
     exact = _teacher(source, "float32", vocabulary, device)
+    if settings.states == "stored":
+        exact = replace(exact, stored=_stored(exact, held_out, data, say))
     facts = {
         "kind": storage.KIND,
         "name": final.name,
@@ -171,6 +167,19 @@ def _teacher(
     model = load_transformers_model(source, dtype=dtype).to(device)
     ids = None if vocabulary is None else torch.tensor(vocabulary, device=device)
     return heads.Teacher(model.requires_grad_(False), ids)
+
+
+def _stored(
+    frozen: heads.Teacher,
+    sequences: Sequence[TaughtSequence],
+    data: teacher.TeacherData,
+    say: Progress,
+) -> states.StoredStates:
+    """The states of `sequences` in the cache; what is missing there is computed."""
+    documents = [s.tokens.tolist() for s in sequences]
+    return states.store(
+        frozen.model, documents, folder=data.folder, key=data.key, progress=say
+    )
 
 
 def validation_numbers(
