@@ -78,6 +78,8 @@ def _coupling_mistake(case: Pair, value: Any, truth: Plan) -> str | None:
     except (TypeError, ValueError):
         size = len(p)
         return f"return {size} rows of {size} Fractions: a row a draft, [x][y]."
+    if any(isinstance(mass, float) for row in value for mass in row):
+        return "floats cannot hold a third, and sums are compared exactly: Fractions."
     if any(mass < 0 for row in plan for mass in row):
         return "a mass is negative; move only what is there."
     rows = [sum(row) for row in plan]
@@ -208,6 +210,8 @@ def _witness(case: Suspect) -> Witness:
 def _read(case: Suspect, value: Any) -> tuple[list[int], list[list[int]]]:
     """The weights of p, and of q for each draft. Raises where they are none."""
     p, q = value
+    if any(w != int(w) for row in (p, *q) for w in row):
+        raise ValueError("weights are whole numbers: 1 and 3, not 0.25 and 0.75")
     p, q = [int(w) for w in p], [[int(w) for w in row] for row in q]
     if len(q) != case[1] or any(len(row) != len(p) for row in q):
         raise ValueError("p and every row of q have one length; q has k rows")

@@ -116,6 +116,11 @@ WRONG = [
     ("0x08-coupling", lambda p, q: 3, "rows of"),
     (
         "0x08-coupling",
+        lambda p, q: [[float(m) + 1e-17 for m in row] for row in coupling(p, q)],
+        "Fractions",
+    ),
+    (
+        "0x08-coupling",
         lambda p, q: [
             [a - b * (x != y) for y, a in enumerate(p)] for x, b in enumerate(q)
         ],
@@ -133,6 +138,11 @@ WRONG = [
     ("0x08-optimum", lambda p, q, k: float(optimum(p, q, k)), "keep it a Fraction"),
     ("0x08-optimum", lambda p, q, k: Fraction(2), "more than any rule"),
     ("0x08-witness", lambda rule, k: ARTICLE, "comes out right"),
+    (
+        "0x08-witness",
+        lambda rule, k: ([0.5, 1.5], [[1, 1]] * k),
+        "weights are whole numbers",
+    ),
     ("0x08-witness", lambda rule, k: ([1, 1], [[1, 1, 1]] * k), "one length"),
     ("0x08-witness", lambda rule, k: ([0, 0], [[0, 0]] * k), "weights"),
     ("0x08-witness", lambda rule, k: ([1] * 9, [[1] * 9] * k), "2 to 6 tokens"),

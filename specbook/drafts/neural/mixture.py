@@ -68,16 +68,15 @@ class Mixture:
         weight: Any = 0.5,
     ) -> None:
         if isinstance(lookup, str):
-            lookup = registry.resolve(registry.DRAFTS, "draft source", lookup)()
+            named = registry.resolve(registry.DRAFTS, "draft source", lookup)
+            # Before it is made: one that does not fit may have a model to load.
+            _check_certain(getattr(named, "contract", None))
+            lookup = named()
         about = getattr(lookup, "contract", None)
         # A class has a contract too, but was meant to be called.
         if isinstance(lookup, type) or not isinstance(about, SourceContract):
             raise SpecbookError(f"lookup is no draft source: {lookup!r}")
-        if about.sampling_relation is not SamplingRelation.DETERMINISTIC_LOOKUP:
-            raise ContractError(
-                f"mixture: the candidates of {about.name!r} are "
-                f"{about.sampling_relation.value!r}, so none of them is certain"
-            )
+        _check_certain(about)
         checks.float64(weight, "weight", least=0, most=1)
         if weight in (0, 1):
             raise SpecbookError(f"weight must be between 0 and 1, got {weight}")
@@ -125,6 +124,17 @@ class Mixture:
         """A session for one request, as `DraftModel.start`."""
         tokens, policy = self.draft_model.check_start(prefix, vocab_size, policy)
         return MixtureSession(self, tokens, request, policy, manifest_hash)
+
+
+def _check_certain(about: Any) -> None:
+    """Raises `ContractError` for a contract whose candidates are drawn."""
+    if not isinstance(about, SourceContract):
+        return
+    if about.sampling_relation is not SamplingRelation.DETERMINISTIC_LOOKUP:
+        raise ContractError(
+            f"mixture: the candidates of {about.name!r} are "
+            f"{about.sampling_relation.value!r}, so none of them is certain"
+        )
 
 
 class MixtureSession(DraftModelSession):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from specbook import drafts
 from specbook.chance import Sampler, law
 from specbook.drafts import samplers
 from specbook.drafts.neural.draft_model import DraftModel
@@ -192,6 +193,17 @@ def drawing(prefix: Any, chance: Any) -> Any:
 def test_bad_options_are_refused_by_name(options: Any, error: Any, told: str) -> None:
     with pytest.raises(error, match=told):
         mixed(**options)
+
+
+@pytest.mark.parametrize("name", ["draft_model", "hydra", "medusa"])
+def test_a_drawn_lookup_is_refused_before_a_model_is_loaded(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafter = DraftModel(DRAFT)
+    source = drafts.get(name)
+    monkeypatch.setattr(source, "__init__", lambda *_: pytest.fail("it was made"))
+    with pytest.raises(ContractError, match="none of them is certain"):
+        Mixture(drafter, name)
 
 
 class Answers:
