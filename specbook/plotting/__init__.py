@@ -34,6 +34,7 @@ from .frame import (
 from .growth import growth
 from .ledgers import TERM_LOOKS, ledger_bars
 from .masks import draw_mask
+from .tradeoffs import tradeoff
 from .trees import draw_tree, graph, layout
 
 __all__ = [
@@ -68,5 +69,6 @@ __all__ = [
     "ranges",
     "shares",
     "style",
+    "tradeoff",
     "variations",
 ]
