@@ -75,15 +75,18 @@ def of_manifest(manifest: Mapping[str, Any], source: str) -> Told:
         raise SpecbookError(f"this manifest tells no recipe: {problem!r}") from problem
     # A draft model has no choice of loss: it is distilled.
     learns = "hard labels" if settings.get("loss") == "label" else "the target's law"
+    if settings.get("state_weight"):
+        learns += " and its next state"
     if settings.get("decay", 1.0) != 1.0:
         learns += f", head i weighs {settings['decay']:g} to the power i - 1"
     if share := settings.get("self_share"):
         learns += f", {share:.0%} of the rows on the heads' own tokens"
+    begun = "least squares, then " if settings.get("start") == "least_squares" else ""
     return Told(
         name=str(manifest["name"]),
         source=source,
         makes=f"{parameters:,} weights for a frozen target",
         learns=f"{learns}, {rows:,} rows",
         passes=str(passes),
-        steps=f"AdamW, warm-up, cosine from {rate:g}, {steps:,} steps",
+        steps=f"{begun}AdamW, warm-up, cosine from {rate:g}, {steps:,} steps",
     )
