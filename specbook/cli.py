@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from . import __version__, checks, cli_measure, cli_train, cli_trees, drafts, registry
+from . import (
+    __version__,
+    checks,
+    cli_heads,
+    cli_measure,
+    cli_train,
+    cli_trees,
+    drafts,
+    registry,
+)
 from .cli_common import DebugOption, TargetOption, console, guarded, say
 from .contract import negotiate
 from .display import visible
@@ -42,6 +51,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 cli_trees.register(cli_measure.bench_app, cli_measure.measure_app)
+cli_heads.register(cli_measure.bench_app)
 app.add_typer(cli_measure.bench_app, name="bench")
 app.add_typer(cli_measure.measure_app, name="measure")
 app.command()(guarded(cli_measure.index))

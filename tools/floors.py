@@ -44,6 +44,7 @@ FLOORS = {
     "specbook.walkthrough": 4,
     "specbook.cli": 5,
     "specbook.cli_common": 5,
+    "specbook.cli_heads": 5,
     "specbook.cli_measure": 5,
     "specbook.cli_train": 5,
     "specbook.cli_trees": 5,

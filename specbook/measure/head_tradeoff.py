@@ -92,7 +92,10 @@ class Tradeoff:
         rows = [
             [
                 str(n),
-                *(f"{scale * self.at(kind, n).per_token:.3g}" for kind in self.kinds),
+                *(
+                    f"{float(scale * self.at(kind, n).per_token):.3g}"
+                    for kind in self.kinds
+                ),
                 self.winner(n).kind,
             ]
             for n in self.sizes
