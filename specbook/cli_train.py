@@ -13,6 +13,13 @@ from .cli_common import DebugOption, TargetOption, guarded, say
 
 train_app = typer.Typer(help="Train a draft for a target.", no_args_is_help=True)
 
+LAUNCH = (
+    "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 "
+    "--mixed_precision no --dynamo_backend no -m specbook"
+)
+"""What stands in place of `specbook` to train in two processes. Without a GPU the
+launcher's "several GPUs" are several CPU processes."""
+
 RowsOption = Annotated[
     int, typer.Option(help="Teacher rows to train on; made once, then cached.")
 ]
@@ -82,7 +89,11 @@ def train_draft(
     typer.echo(json.dumps(manifest["measured"], indent=1))
 
 
-@train_app.command("heads")
+@train_app.command(
+    "heads",
+    epilog=f"In several processes, one for each GPU, or on the CPU where there is "
+    f"none: {LAUNCH} train heads ...",
+)
 @guarded
 def train_heads(
     kind: Annotated[
@@ -94,12 +105,24 @@ def train_heads(
     steps: StepsOption = None,
     heads: Annotated[int | None, typer.Option(help="How many tokens ahead.")] = None,
     layers: Annotated[int | None, typer.Option(help="Of each head.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="least_squares is the best linear guess of the target's next state, "
+            "identity what it said a token earlier. Default: the former where there is "
+            "one."
+        ),
+    ] = None,
     loss: Annotated[
         str | None,
         typer.Option(
             help="teacher learns the target's law where each token stands, label the "
             "token alone."
         ),
+    ] = None,
+    state_weight: Annotated[
+        float | None,
+        typer.Option(help="Of the distance to the target's states, added to the loss."),
     ] = None,
     decay: Annotated[
         float | None, typer.Option(help="Head i weighs decay to the power i - 1.")
@@ -145,9 +168,8 @@ def train_heads(
     """Train draft heads on a frozen target and write them as an artifact.
 
     The target's states are computed batch by batch, or stored once and read batch by
-    batch; its answers and laws are the teacher rows of train draft. To spread the work
-    over processes, GPUs or machines, run it with accelerate launch -m specbook train
-    heads. The measured agreement is printed.
+    batch; its answers and laws are the teacher rows of train draft. The measured
+    agreement is printed.
     """
     from .training.settings import HeadsSettings, Recipe
 
@@ -156,7 +178,9 @@ def train_heads(
         steps=steps,
         heads=heads,
         layers=layers,
+        start=start,
         loss=loss,
+        state_weight=state_weight,
         decay=decay,
         self_share=self_share,
         vocabulary=vocabulary,
@@ -204,6 +228,6 @@ def _command(what: str, rows: int, settings: Any, names: list[str]) -> str:
 
 _DRAFT = "steps layers width inner heads kv_heads start seed".split()
 _HEADS = (
-    "steps heads layers loss decay self_share vocabulary rows_per_step learning_rate "
-    "others dtype states stored seed"
+    "steps heads layers start loss state_weight decay self_share vocabulary "
+    "rows_per_step learning_rate others dtype states stored seed"
 ).split()

@@ -37,7 +37,13 @@ from ..errors import SpecbookError
 from ..models.heads.base import Heads
 from . import draft, resuming, shards, stepping
 from .decoding import TaughtSequence
-from .losses import forced_tokens, head_weights, own_tokens, stored_loss
+from .losses import (
+    forced_tokens,
+    head_weights,
+    own_tokens,
+    state_loss,
+    stored_loss,
+)
 from .packed import path_states, segment_causal_states
 from .rows import eligible
 from .settings import HeadsSettings
@@ -144,13 +150,17 @@ class Teacher:
 
 
 def stream_features(
-    heads: Heads, teacher: Teacher, stream: Stream, mask: torch.Tensor
+    heads: Heads,
+    teacher: Teacher,
+    stream: Stream,
+    mask: torch.Tensor,
+    hidden: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Positions t int64 [R] that are a row of any head in `mask`; what the heads start
     from there, [R, d]; and what they say when they are given the true tokens: features
-    [R, K, d]."""
+    [R, K, d]. `hidden` [n, d]: the stream's states, where they are known already."""
     positions = mask.any(dim=1).nonzero()[:, 0]
-    hidden = teacher.states(stream)
+    hidden = teacher.states(stream) if hidden is None else hidden
     device = hidden.device
     base = heads.base(hidden, stream.segments.to(device))[(positions - 1).to(device)]
     given = forced_tokens(stream.tokens, positions, heads.config.heads)
@@ -178,7 +188,8 @@ def batch_loss(
     whole = count_rows(sequences, count) if total is None else total
     stream = pack(sequences)
     mask = row_mask(stream, count)
-    positions, base, features = stream_features(heads, teacher, stream, mask)
+    hidden = teacher.states(stream)
+    positions, base, features = stream_features(heads, teacher, stream, mask, hidden)
     own = torch.zeros(len(positions), dtype=torch.bool)
     if settings.self_share:
         own = torch.rand(len(positions), generator=generator) < settings.self_share
@@ -197,6 +208,11 @@ def batch_loss(
     columns = [(said, teacher.local(ids), logps) for said, ids, logps in columns]
     dtype = torch.bfloat16 if settings.dtype == "bfloat16" else torch.float32
     loss = features.sum() * 0  # so that a stream without rows has a gradient too
+    if settings.state_weight:
+        parts = _state_rows(hidden, positions, features, forced)
+        counts = zip(lambdas, parts[0], whole, strict=True)
+        shares = [scale * len(rows) / max(n, 1) for scale, rows, n in counts]
+        loss = loss + settings.state_weight * state_loss(*parts, shares)
     weight = teacher.head()
     for kept, group in _groups(columns, teacher.vocabulary is not None):
         scales = [
@@ -237,6 +253,23 @@ def _text_rows(
         said = features[chosen.to(device), head]
         found.append((said, ids.to(device), logps.to(device)))
     return found
+
+
+def _state_rows(
+    hidden: torch.Tensor,
+    positions: torch.Tensor,
+    features: torch.Tensor,
+    rows: torch.Tensor,
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """For each head its features at its rows in `rows` [R, K], and the target's states
+    that stand for them: those of the token before the label."""
+    device = features.device
+    said, truth = [], []
+    for head, column in enumerate(rows.T):
+        chosen = column.nonzero()[:, 0]
+        said.append(features[chosen.to(device), head])
+        truth.append(hidden[(positions[chosen] + head).to(device)])
+    return said, truth
 
 
 def _joined(column: _Rows, more: _Rows, rows: torch.Tensor, head: int) -> _Rows:

@@ -24,7 +24,7 @@ from ..models.checkpoint import checked_source, load_transformers_model
 from ..models.heads import build, storage
 from ..models.heads.base import Heads
 from ..models.target import check_config
-from . import artifact, heads, resuming, run, states, teacher
+from . import artifact, heads, least_squares, resuming, run, states, teacher
 from .cut import likely_ids
 from .decoding import TaughtSequence
 from .heads_agreement import heads_agreement
@@ -86,6 +86,8 @@ def train_heads(
         bound += kept.sha256
     model = build(config, settings.seed).to(device)
     parameters = sum(p.numel() for p in model.parameters())
+    if settings.begins == "least_squares" and not (resume and checkpoint.exists()):
+        least_squares.start(model, frozen, sequences, say)
     say(f"training {parameters:,} parameters on {data.counts['rows']:,} teacher rows")
     curve = heads.train(
         model,

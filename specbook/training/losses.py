@@ -152,6 +152,29 @@ def stored_loss(
     return _weighted(terms, weights)
 
 
+def state_loss(
+    features: Sequence[torch.Tensor],
+    states: Sequence[torch.Tensor],
+    weights: Sequence[float],
+) -> torch.Tensor:
+    """sum_i lambda_i SmoothL1(f_i, h_{t+i-1}): how far features are from the states
+    that the target itself will have (Clover-2 and EAGLE add this to a teacher loss).
+
+    `features[i - 1]`, `states[i - 1]`: [R_i, d] of head i, what its LM head reads and
+    what the target's will. A law says d numbers' worth about a state only through
+    thousands of logits; the state says it directly, so few rows teach more. Mean over
+    the numbers of a row: half the square of a difference up to 1, its size less a half
+    beyond. Raises `SpecbookError` for counts or shapes that do not fit.
+    """
+    _check_heads(weights, features=features, states=states)
+    terms = []
+    for head, (rows, truth) in enumerate(zip(features, states, strict=True), start=1):
+        _check_pair(head, rows, truth, "states")
+        distance = F.smooth_l1_loss(rows, truth, reduction="none").mean(-1)
+        terms.append(_mean(distance, rows))
+    return _weighted(terms, weights)
+
+
 def label_rows(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """`labels` [R] as stored teacher rows that are sure: ids and log-probabilities
     [R, 1]. The hard-label loss at a real vocabulary is `stored_loss` of these."""

@@ -20,6 +20,9 @@ from . import asks
 DTYPES = ("float32", "bfloat16")
 LOSSES = ("teacher", "label")
 STATES = ("computed", "stored")
+HEAD_STARTS = ("identity", "least_squares")
+WITH_A_LINEAR_WAY = ("hydra", "hydra_plus", "clover")
+"""Kinds of heads that may start from least squares, and do so unless told otherwise."""
 STARTS = ("random", "embeddings", "copying")
 """What the student has of the target when training begins."""
 
@@ -151,8 +154,11 @@ class HeadsSettings:
     """How a set of draft heads is built and trained.
 
     `kind` and `heads` (K, how many tokens ahead); `layers` of a head, None for the
-    kind's usual number. `loss`: "teacher" learns the target's law where each token
-    stands, "label" the token alone (see `heads`). `decay`: head i weighs
+    kind's usual number. `start`: "identity" says what the target said a token earlier,
+    "least_squares" is the best linear guess (see `least_squares`), None is the latter
+    for kinds that have one. `loss`: "teacher" learns the target's law where each token
+    stands, "label" the token alone (see `heads`). `state_weight`: of the distance to
+    the target's own states, added to that. `decay`: head i weighs
     decay^(i - 1). `self_share`: the share of positions where heads are given what they
     said themselves, and learn the target's law behind that. `vocabulary`: so many ids
     that the heads are to predict (`cut.likely_ids`), None for all. `steps` of AdamW on
@@ -165,7 +171,9 @@ class HeadsSettings:
     kind: str
     heads: int = 4
     layers: int | None = None
+    start: str | None = None
     loss: str = "teacher"
+    state_weight: float = 0.0
     decay: float = 1.0
     self_share: float = 0.0
     vocabulary: int | None = None
@@ -190,10 +198,18 @@ class HeadsSettings:
             if getattr(self, name) is not None:
                 _keep(self, checks.integer, 1, name)
         _keep(self, checks.integer, 0, "warm_up", "seed")
-        rates = ("decay", "learning_rate", "weight_decay", "clip")
+        rates = ("state_weight", "decay", "learning_rate", "weight_decay", "clip")
         _keep(self, checks.float64, 0, *rates)
         if self.clip == 0:
             raise SpecbookError(f"clip must be above 0, got {self.clip}")
+        linear = self.kind in WITH_A_LINEAR_WAY
+        if self.start is not None:
+            checks.one_of(self.start, "start", HEAD_STARTS)
+        if self.start == "least_squares" and not linear:
+            raise SpecbookError(
+                f"start 'least_squares' needs a linear way, which {self.kind} heads do "
+                f"not have; {', '.join(WITH_A_LINEAR_WAY)} do"
+            )
         checks.one_of(self.loss, "loss", LOSSES)
         share = checks.float64(self.self_share, "self_share", least=0)
         if share > 1 or (share and self.loss == "label"):
@@ -214,9 +230,15 @@ class HeadsSettings:
             changes["layers"] = self.layers
         return config_of(self.kind, width, **changes)
 
+    @property
+    def begins(self) -> str:
+        """The start, that of the kind where none is set."""
+        usual = HEAD_STARTS[self.kind in WITH_A_LINEAR_WAY]
+        return self.start or usual
+
     def described(self) -> dict[str, Any]:
-        """As plain JSON."""
-        return asdict(self)
+        """As plain JSON, with the start that None stands for."""
+        return {**asdict(self), "start": self.begins}
 
     def rate(self, step: int) -> float:
         """What the learning rate is multiplied with at `step` (from 0)."""

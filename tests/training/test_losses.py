@@ -252,3 +252,24 @@ def test_own_tokens_may_be_drawn() -> None:
 def test_what_does_not_fit_is_refused(call: Any, told: str) -> None:
     with pytest.raises(SpecbookError, match=told):
         call()
+
+
+def test_the_state_loss_by_a_loop():
+    """Half the square up to 1, the size less a half beyond; means over a row's numbers
+    and a head's rows."""
+    generator = torch.Generator().manual_seed(0)
+    features = [torch.randn(n, 3, generator=generator) * 2 for n in (2, 4)]
+    states = [torch.randn(n, 3, generator=generator) for n in (2, 4)]
+    weights = [1.0, 0.25]
+    expected = 0.0
+    for rows, truths, weight in zip(features, states, weights, strict=True):
+        for row, truth in zip(rows.tolist(), truths.tolist(), strict=True):
+            for a, b in zip(row, truth, strict=True):
+                gap = abs(a - b)
+                part = gap**2 / 2 if gap < 1 else gap - 0.5
+                expected += weight * part / (3 * len(rows))
+    found = losses.state_loss(features, states, weights)
+    assert float(found) == pytest.approx(expected, rel=1e-6)
+    assert float(losses.state_loss(states, states, weights)) == 0
+    with pytest.raises(SpecbookError, match="head 1: .* states"):
+        losses.state_loss(features, [states[0][:, :2], states[1]], weights)

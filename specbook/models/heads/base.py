@@ -29,7 +29,7 @@ from torch import nn
 
 from ...errors import SpecbookError
 from .config import HeadsConfig
-from .parts import PrefixCache, PrefixLayers
+from .parts import Mix, PrefixCache, PrefixLayers
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,11 @@ class Heads(nn.Module):
     def features(self, state: State) -> torch.Tensor:
         """Rows [R, d] for the LM head: the law of the children of every row."""
         raise NotImplementedError
+
+    def linear(self, state: State) -> tuple[Mix, torch.Tensor, torch.Tensor] | None:
+        """The linear way of the head that `state` asks: the module, the rows [R, d]
+        that it adds to, and its inputs [R, parts d]. None where there is none."""
+        return None
 
     # --------------------------------------------------------- many positions
 

@@ -24,7 +24,7 @@ from torch import nn
 
 from .base import Heads, State
 from .config import HeadsConfig
-from .parts import Network, unit
+from .parts import Mix, Network, unit
 
 
 class Clover(Heads):
@@ -50,9 +50,14 @@ class Clover(Heads):
 
     def features(self, state: State) -> torch.Tensor:
         """As `Heads.features`."""
+        _, carried, inputs = self.linear(state)
+        return self.predictor(carried, inputs)
+
+    def linear(self, state: State) -> tuple[Mix, torch.Tensor, torch.Tensor]:
+        """As `Heads.linear`: one way for all depths."""
         self._depth(state)
         carried, token = state.parts
-        return self.predictor(carried, torch.cat([unit(carried), token], dim=-1))
+        return self.predictor.mix, carried, torch.cat([unit(carried), token], dim=-1)
 
     def _cell(
         self, carried: torch.Tensor, embeddings: torch.Tensor

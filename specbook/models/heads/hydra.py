@@ -11,7 +11,7 @@ from torch import nn
 
 from .base import Heads, State
 from .config import HeadsConfig
-from .parts import Network, unit
+from .parts import Mix, Network, unit
 
 
 class Hydra(Heads):
@@ -36,4 +36,14 @@ class Hydra(Heads):
 
     def features(self, state: State) -> torch.Tensor:
         """As `Heads.features`."""
-        return self.networks[self._depth(state)](*state.parts)
+        return self._network(state)(*state.parts)
+
+    def linear(self, state: State) -> tuple[Mix, torch.Tensor, torch.Tensor]:
+        """As `Heads.linear`."""
+        base, inputs = state.parts
+        return self._network(state).mix, base, inputs
+
+    def _network(self, state: State) -> Network:
+        network = self.networks[self._depth(state)]
+        assert isinstance(network, Network)
+        return network
