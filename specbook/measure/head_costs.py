@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -74,10 +75,10 @@ def stage_costs(
     ):
         checks.integer(value, name, least=1)
     source.check_target(target)
-    work = _Work(source, target, prefix, committed, width)
+    actions = _Work(source, target, prefix, committed, width).actions(sizes)
     spent: dict[tuple[str, int, int], list[float]] = {}
     for turn in range(turns + 1):
-        for key, action in work.actions(sizes):
+        for key, action in actions:
             began = clock()
             action()
             seconds = clock() - began
@@ -128,29 +129,27 @@ class _Work:
         return self._heads.start(self._cache.extend(self._new)[-1:], self._embed(1))
 
     def actions(self, sizes: Sequence[int]) -> list[Action]:
-        """Every stage once on every size, with what it is to be called for."""
+        """Every stage on every size, with what it is to be called for."""
         heads, found = self._heads, list[Action]()
         found.append((("read", 0, 1), self._read))
         for n in sizes:
+            places = torch.arange(n, device=self._base.device)
             state = self._wide(heads.start(self._base, self._embed(1)), n)
             for depth in range(heads.config.heads):
-                if depth and not heads.independent:
-                    places = torch.arange(n, device=self._base.device)
-                    found.append(
-                        (("step", depth, n), lambda s=state, p=places: self._step(s, p))
-                    )
                 if depth:
-                    state = self._step(state, torch.arange(n))
-                found.append(
-                    (("features", depth, n), lambda s=state: heads.features(s))
-                )
+                    step = partial(self._step, state, places)
+                    if not heads.independent:
+                        found.append((("step", depth, n), step))
+                    state = step()
+                features = partial(heads.features, state)
+                found.append((("features", depth, n), features))
             rows = self._rows(n)
             logits = self._logits(rows)
             laws = self._laws(logits)
             found += [
-                (("lm_head", 0, n), lambda r=rows: self._logits(r)),
-                (("law", 0, n), lambda x=logits: self._laws(x)),
-                (("pick", 0, n), lambda x=laws: [top_k(q, self._width) for q in x]),
+                (("lm_head", 0, n), partial(self._logits, rows)),
+                (("law", 0, n), partial(self._laws, logits)),
+                (("pick", 0, n), partial(self._pick, laws)),
             ]
         return found
 
@@ -169,6 +168,9 @@ class _Work:
         if found.dtype not in (torch.float32, torch.float64):
             found = found.float()
         return found.cpu().numpy()
+
+    def _pick(self, laws: Sequence[Any]) -> list[Any]:
+        return [top_k(law, self._width) for law in laws]
 
     def _laws(self, logits: Any) -> list[Any]:
         return [self._policy.law_from_logits(row) for row in logits]

@@ -310,7 +310,7 @@ class HeadsReport(PromptReport):
             )
             aim(
                 "code: tokens a round with the shared tree, hydra over medusa",
-                ratio and ratio.value,
+                None if ratio is None else ratio.value,
                 1.15,
             )
         for scope, least in (("code", 2.2), ("chat", 1.7)):
