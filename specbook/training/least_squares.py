@@ -11,7 +11,7 @@ unlearn that takes hundreds of steps; the closed form takes the time of about a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from accelerate import PartialState
@@ -27,6 +27,9 @@ from .losses import forced_tokens
 RIDGE = 1e-3
 """Added to the mean square of every input, which is 1: it keeps what few rows have seen
 from growing."""
+
+TOKENS = 1024
+"""Of the sequences that are added at once: the sums are large, and rows are cheap."""
 
 Progress = Callable[[str], None]
 
@@ -75,11 +78,13 @@ def start(
     say = progress or (lambda line: None)
     world = PartialState()
     sums: dict[Mix, _Sums] = {}
-    mine = sequences[world.process_index :: world.num_processes]
-    for number, sequence in enumerate(mine, start=1):
-        _add(sums, heads, teacher, sequence)
-        if number % 500 == 0:
-            say(f"least squares: {number} of {len(mine)} sequences")
+    mine = list(sequences[world.process_index :: world.num_processes])
+    done = 0
+    for group in _groups(mine):
+        _add(sums, heads, teacher, group)
+        before, done = done, done + len(group)
+        if done // 200 > before // 200:
+            say(f"least squares: {done} of {len(mine)} sequences")
     if not sums:
         raise SpecbookError(
             f"{heads.config.kind} heads have no linear way to start from, or there is "
@@ -92,15 +97,30 @@ def start(
         mix.linear.bias[:width] = solution[-1]
 
 
+def _groups(sequences: Sequence[TaughtSequence]) -> Iterator[list[TaughtSequence]]:
+    """Neighbours, as many as have `TOKENS` together, but one at least."""
+    group: list[TaughtSequence] = []
+    for sequence in sequences:
+        if group and sum(len(s.tokens) for s in (*group, sequence)) > TOKENS:
+            yield group
+            group = []
+        group.append(sequence)
+    if group:
+        yield group
+
+
 def _add(
-    sums: dict[Mix, _Sums], heads: Heads, teacher: Teacher, sequence: TaughtSequence
+    sums: dict[Mix, _Sums],
+    heads: Heads,
+    teacher: Teacher,
+    sequences: Sequence[TaughtSequence],
 ) -> None:
-    """Add the rows of one sequence to the sums of each linear way."""
+    """Add the rows of `sequences` to the sums of each linear way."""
     count = heads.config.heads
-    stream = pack([sequence])
+    stream = pack(sequences)
     hidden = teacher.states(stream)
     device = hidden.device
-    base = heads.base(hidden)
+    base = heads.base(hidden, stream.segments.to(device))
     mask = row_mask(stream, count)
     positions = mask.any(dim=1).nonzero()[:, 0]
     if not len(positions):

@@ -41,8 +41,9 @@ def rows_of(heads, frozen, sequence):
         yield head, mix, inputs, hidden[at + head] - added_to
 
 
+@pytest.mark.parametrize("tokens", [1, 30, 1024])
 @pytest.mark.parametrize("kind", WITH_A_LINEAR_WAY)
-def test_it_is_the_least_squares_of_all_rows(kind, sequences):
+def test_it_is_the_least_squares_of_all_rows(kind, tokens, sequences, monkeypatch):
     """Against a solver that is given the rows themselves, and the ridge as rows."""
     heads, frozen = made(kind), teacher()
     found = {}
@@ -58,14 +59,17 @@ def test_it_is_the_least_squares_of_all_rows(kind, sequences):
         rows = torch.cat([x, ridge.double()])
         zeros = torch.zeros(x.shape[1], WIDTH, dtype=torch.float64)
         expected[mix] = torch.linalg.lstsq(rows, torch.cat([y, zeros])).solution
+    monkeypatch.setattr(least_squares, "TOKENS", tokens)
     least_squares.start(heads, frozen, sequences)
     assert len(expected) == (1 if kind == "clover" else HEADS)
     for mix, solution in expected.items():
         weight, bias = mix.linear.weight, mix.linear.bias
-        close = {"atol": 1e-4, "rtol": 1e-4}
-        torch.testing.assert_close(weight[:WIDTH].double(), solution[:-1].T, **close)
-        torch.testing.assert_close(bias[:WIDTH].double(), solution[-1], **close)
         assert not bool(weight[WIDTH:].any()) and not bool(bias[WIDTH:].any())
+        # What it says of the rows: with few of them the weights alone are ill defined.
+        x = torch.cat(found[mix][0])
+        said = x[:, :-1] @ weight[:WIDTH].T + bias[:WIDTH]
+        close = {"atol": 1e-4, "rtol": 1e-3}
+        torch.testing.assert_close(said.double(), x.double() @ solution, **close)
 
 
 @pytest.mark.parametrize("kind", WITH_A_LINEAR_WAY)
@@ -117,7 +121,9 @@ def test_what_cannot_start_is_refused(sequences):
         least_squares.start(made("hydra"), teacher(), [])
 
 
-def test_a_sequence_too_short_for_a_row_adds_nothing(sequences):
+def test_a_sequence_too_short_for_a_row_adds_nothing(sequences, monkeypatch):
+    # So few rows that without a firm ridge their rounding would be seen.
+    monkeypatch.setattr(least_squares, "RIDGE", 0.1)
     short = dataclasses.replace(
         sequences[0],
         tokens=sequences[0].tokens[:2],
@@ -125,9 +131,11 @@ def test_a_sequence_too_short_for_a_row_adds_nothing(sequences):
         top_ids=sequences[0].top_ids[:1],
         top_logps=sequences[0].top_logps[:1],
     )
-    weights = []
+    said = []
     for texts in (sequences, [short, *sequences]):
         heads = made("hydra")
         least_squares.start(heads, teacher(), texts)
-        weights.append([p.clone() for p in heads.parameters()])
-    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
+        stream = loop.pack(sequences)
+        mask = loop.row_mask(stream, HEADS)
+        said.append(loop.stream_features(heads, teacher(), stream, mask)[2])
+    torch.testing.assert_close(*said, atol=1e-4, rtol=1e-3)
