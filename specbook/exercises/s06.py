@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import product
+from math import lcm
 from typing import Any
 
 import numpy as np
 
-from ..chance import law
-from ..drafts.neural.draft_model import DraftModel
-from ..engine import generate
-from ..models import TableTarget
+from ..measure import joints
 from . import Exercise
 
 Joint = dict[tuple[int, ...], Fraction]
@@ -52,39 +50,11 @@ def _marginals(joint: Joint) -> list[list[Fraction]]:
 def _accepted(joint: Joint) -> Fraction:
     # By the engine itself: a table drafts by place, the rule of one draft tests, and
     # all branches are walked.
-    laws = [np.array(row, dtype=object) for row in _marginals(joint)]
-    size, depth = len(laws[0]), len(laws)
-    uniform = np.array([Fraction(1, size)] * size, dtype=object)
-
-    def says(prefix: tuple[int, ...]) -> np.ndarray:
-        told = tuple(prefix[1:])
-        after = [Fraction(0)] * size
-        for text, mass in joint.items():
-            if len(told) < depth and text[: len(told)] == told:
-                after[text[len(told)]] += mass
-        if not any(after):
-            return uniform
-        return np.array([mass / sum(after) for mass in after], dtype=object)
-
-    target = TableTarget(says, vocab_size=size)
-    drafter = TableTarget(
-        lambda prefix: laws[min(len(prefix), depth) - 1], vocab_size=size
-    )
-    source = DraftModel(drafter, widths=(1,) * depth)
-
-    def program(chance: Any) -> int:
-        made = generate(
-            target,
-            [0],
-            source,
-            "single",
-            max_new_tokens=depth + 1,
-            temperature=1.0,
-            chance=chance,
-        )
-        return made.rounds[0].accepted
-
-    return sum((n * mass for n, mass in law(program).items()), Fraction(0))
+    whole = lcm(*(mass.denominator for mass in joint.values()))
+    weights = {text: int(mass * whole) for text, mass in joint.items()}
+    made = joints.Joint(weights)
+    found: Fraction = made.accepted(made.independent())
+    return found
 
 
 def _accepted_mistake(case: Joint, value: Any, truth: Fraction) -> str | None:

@@ -1,0 +1,266 @@
+"""Draft heads watched at work: what they are given, what they look at, what they say.
+
+Everything here asks the heads and the engine themselves (sections 0x06A to 0x06C).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import checks
+from ..drafts.neural.heads import HeadsSource
+from ..engine import Round, generate
+from ..errors import SpecbookError
+from ..models.heads import build, config_of
+from ..models.heads.base import Heads
+from ..training.losses import own_tokens
+from ..training.packed import path_states, segment_causal_states
+from ..tree import CandidateTree
+
+CHAIN = 3
+
+
+@dataclass(frozen=True)
+class OwnChains:
+    """Three tokens that heads drafted by themselves at R places of a text.
+
+    `tokens` int64 [n]: the text. `at` int64 [R]: places of the pending tokens.
+    `drafted` int64 [R, 3]. `believed` [R]: the target's probability of the third,
+    behind the text and the first two.
+    """
+
+    tokens: torch.Tensor
+    at: torch.Tensor
+    drafted: torch.Tensor
+    believed: torch.Tensor
+
+    def right(self) -> torch.Tensor:
+        """Boolean [R, 3]: whether a drafted token is the text's own."""
+        true = self.tokens[self.at[:, None] + torch.arange(1, CHAIN + 1)]
+        return self.drafted == true
+
+
+@torch.inference_mode()
+def own_chains(target: Any, source: HeadsSource, answer: Any, every: int) -> OwnChains:
+    """Greedy chains at every `every`-th token of `answer` (a `RecordedOutput`).
+
+    `target`: one that holds a transformers model, such as a `TransformersTarget`.
+    `source`: four heads or more, without a cut vocabulary. Raises `SpecbookError`
+    where the answer is too short for a chain.
+    """
+    source.check_target(target)
+    checks.integer(every, "every", least=1)
+    if source.heads.config.heads <= CHAIN or source.vocabulary is not None:
+        raise SpecbookError(f"{CHAIN + 1} heads or more over all tokens are needed")
+    ids = [*answer.prompt_ids, *answer.tokens]
+    at = torch.arange(len(answer.prompt_ids), len(ids) - CHAIN, every)
+    if not len(at):
+        raise SpecbookError(f"an answer of {len(answer.tokens)} tokens has no chain")
+    tokens, one, model = torch.tensor(ids), [0] * len(ids), target.transformers_model()
+    states = segment_causal_states(model, ids, one)
+    base = source.heads.base(states)[at - 1]
+    given = tokens[at], target.embed_tokens, target.read_out
+    drafted = own_tokens(source.heads, base, *given)[:, 1 : CHAIN + 1]
+    behind = path_states(model, ids, one, at, drafted[:, :-1])[:, -1]
+    law = torch.softmax(target.read_out(behind).float(), -1)
+    return OwnChains(tokens, at, drafted, law.gather(1, drafted[:, -1:])[:, 0])
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A greedy run with heads, round by round.
+
+    `tokens`: prompt and answer. `rounds`: as the engine tells them. For each round that
+    had a candidate, in order: `pending`, the place of x_t in `tokens`; `ended`, how the
+    round before had ended; `base` [d] and `embedded` [d], what the heads were given;
+    `read`, which committed rows their prefix layer read, (first, end), None without
+    one.
+    """
+
+    tokens: tuple[int, ...]
+    rounds: tuple[Round, ...]
+    pending: tuple[int, ...]
+    ended: tuple[str, ...]
+    base: tuple[torch.Tensor, ...]
+    embedded: tuple[torch.Tensor, ...]
+    read: tuple[tuple[int, int] | None, ...]
+
+
+def watched(
+    target: Any, source: HeadsSource, prompt: Sequence[int], max_new_tokens: int
+) -> Watched:
+    """Decodes greedily with `source`, and writes down what its heads were given. The
+    heads are as before when it ends."""
+    heads: Any = source.heads
+    given: list[tuple[torch.Tensor, torch.Tensor]] = []
+    read: list[tuple[int, int]] = []
+    begin = heads.start
+
+    def start(base: torch.Tensor, pending: torch.Tensor) -> Any:
+        given.append((base[0].clone(), pending[0].clone()))
+        return begin(base, pending)
+
+    layer: Any = heads.prefix.layers[0] if len(heads.prefix.layers) else None
+    if layer is not None:
+        project = layer.project
+
+        def noted(x: torch.Tensor, first: int) -> Any:
+            read.append((first, first + len(x)))
+            return project(x, first)
+
+        layer.project = noted
+    heads.start = start
+    try:
+        made = generate(target, prompt, source, "greedy", max_new_tokens=max_new_tokens)
+    finally:
+        del heads.start
+        if layer is not None:
+            del layer.project
+    pending, ended = [], []
+    length, before = len(prompt), ""
+    for item in made.rounds:
+        if item.tree:
+            pending.append(length - 1)
+            ended.append(before)
+        length, before = length + len(item.committed), item.ending
+    return Watched(
+        (*prompt, *made.tokens),
+        tuple(made.rounds),
+        tuple(pending),
+        tuple(ended),
+        tuple(base for base, _ in given),
+        tuple(word for _, word in given),
+        tuple(read) if layer is not None else (None,) * len(given),
+    )
+
+
+@torch.inference_mode()
+def state_gaps(target: Any, source: HeadsSource, run: Watched) -> np.ndarray:
+    """How far what the heads were given is from the states of one fresh forward over
+    the finished text: largest differences [rounds, 2] to h(t-1) and to h(t), both as
+    the heads' prefix layers read them. `target` as for `own_chains`."""
+    ids = list(run.tokens)
+    states = segment_causal_states(target.transformers_model(), ids, [0] * len(ids))
+    fresh = source.heads.base(states)
+    return np.array(
+        [
+            [float((base - fresh[j]).abs().max()) for j in (t - 1, t)]
+            for t, base in zip(run.pending, run.base, strict=True)
+        ]
+    )
+
+
+def lm_head_runs(target: Any, source: HeadsSource, prompt: Sequence[int]) -> list[int]:
+    """The rows of each run of the LM head that the heads ask for in the first round
+    with candidates. `source` has no cut vocabulary."""
+    if source.vocabulary is not None:
+        raise SpecbookError("a cut vocabulary is read by another head: count it there")
+    calls: list[int] = []
+    read_out = target.read_out
+
+    def counted(rows: torch.Tensor) -> torch.Tensor:
+        calls.append(len(rows))
+        found: torch.Tensor = read_out(rows)
+        return found
+
+    target.read_out = counted
+    try:
+        # One more token than the plan has levels, behind the one of the first round,
+        # and one at least that is left for another round.
+        room = source.plan.depth + 2
+        rounds: list[int] = []
+        generate(
+            target,
+            prompt,
+            source,
+            "greedy",
+            max_new_tokens=room,
+            on_round=lambda _: rounds.append(len(calls)),
+        )
+    finally:
+        del target.read_out
+    return calls[rounds[0] : rounds[1]]
+
+
+def made_up(kind: str, width: int, seed: int = 6, **changes: int) -> Heads:
+    """Heads of `kind` with any numbers, float64: what holds for them needs nothing
+    that was learned."""
+    made = build(config_of(kind, width, **changes), seed).double()
+    noise = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in made.parameters():
+            p += 0.4 * torch.randn(p.shape, generator=noise, dtype=p.dtype)
+    return made.eval()
+
+
+def clashes(one: OwnChains, other: OwnChains, count: int) -> list[int]:
+    """Where two kinds of heads begin with the same right token and the target then
+    believes the third token of `one` least, compared with that of `other`: up to
+    `count` rows, the clearest first."""
+    first = one.right()[:, 0] & other.right()[:, 0]
+    gap = torch.where(first, other.believed - one.believed, -torch.inf)
+    order = gap.argsort(descending=True, stable=True)[:count]
+    return [k for k in order.tolist() if gap[k] > 0]
+
+
+@torch.inference_mode()
+def level_by_level(
+    heads: Heads,
+    base: torch.Tensor,
+    words: torch.Tensor,
+    tree: CandidateTree,
+    *,
+    careless: bool = False,
+) -> torch.Tensor:
+    """What heads say below every row of `tree`, one step a level: features [N, d].
+
+    `base` [1, d]; `words` [1 + N, d]: the embeddings of the pending token and of all
+    rows. The tree is less deep than there are heads. `careless`: every row takes up the
+    first state of the level above, which is wrong, and has the right shape.
+    """
+    row, said = {-1: 0}, {}
+    state = heads.start(base, words[:1])
+    for depth in range(1, tree.max_depth + 1):
+        level = [v for v in range(len(tree)) if tree.depths[v] == depth]
+        above = torch.tensor([0 if careless else row[tree.parents[v]] for v in level])
+        state = heads.step(state, above, words[[v + 1 for v in level]])
+        row = {v: place for place, v in enumerate(level)}
+        said.update(zip(level, heads.features(state), strict=True))
+    return torch.stack([said[v] for v in range(len(tree))])
+
+
+@torch.inference_mode()
+def path_by_path(
+    heads: Heads, base: torch.Tensor, words: torch.Tensor, tree: CandidateTree
+) -> torch.Tensor:
+    """The same, each row along its own path alone, by `Heads.forward`."""
+    said = []
+    for v in range(len(tree)):
+        path = [0, *(u + 1 for u in tree.path_rows(v))]
+        along = [*path, *[0] * heads.config.heads][: heads.config.heads]
+        said.append(heads(base, words[along][None])[0, len(path) - 1])
+    return torch.stack(said)
+
+
+@torch.inference_mode()
+def sees(heads: Heads, seed: int = 0) -> list[list[bool]]:
+    """For each head (row), whether it looks at x_t and at each candidate above it:
+    [K][K], found by turning one embedding round at a time."""
+    parameter = next(heads.parameters())
+    generator = torch.Generator().manual_seed(seed)
+    count, width = heads.config.heads, heads.config.width
+    drawn = torch.randn(count + 1, width, generator=generator).to(parameter)
+    base, words = drawn[:1], drawn[1:]
+    plain = heads(base, words[None])[0]
+    moved = []
+    for place in range(count):
+        other = words.clone()
+        other[place] *= -1
+        gap = (heads(base, other[None])[0] - plain).abs().amax(-1)
+        moved.append((gap > 1e-6).tolist())
+    return [list(column) for column in zip(*moved, strict=True)]
