@@ -83,7 +83,7 @@ def train_draft(
         settings=settings,
         recipe=recipe,
         resume=resume,
-        command=_command("draft", rows, settings, _DRAFT),
+        command=_command("draft", settings, _DRAFT, rows=rows),
         progress=say,
     )
     typer.echo(json.dumps(manifest["measured"], indent=1))
@@ -102,6 +102,10 @@ def train_heads(
     out: Annotated[Path, typer.Option(help="Folder of the trained heads.")],
     target: TargetOption = None,
     rows: RowsOption = 440_000,
+    source_rows: Annotated[
+        int,
+        typer.Option(help="As many more on package sources, which are made quicker."),
+    ] = 0,
     steps: StepsOption = None,
     heads: Annotated[int | None, typer.Option(help="How many tokens ahead.")] = None,
     layers: Annotated[int | None, typer.Option(help="Of each head.")] = None,
@@ -174,6 +178,7 @@ def train_heads(
     from .training.settings import HeadsSettings, Recipe
 
     checks.integer(rows, "rows", least=1)
+    checks.integer(source_rows, "source-rows", least=0)
     given = _given(
         steps=steps,
         heads=heads,
@@ -200,10 +205,13 @@ def train_heads(
         out,
         target,
         rows=rows,
+        source_rows=source_rows,
         settings=settings,
         recipe=recipe,
         resume=resume,
-        command=_command(f"heads {kind}", rows, settings, _HEADS),
+        command=_command(
+            f"heads {kind}", settings, _HEADS, rows=rows, source_rows=source_rows
+        ),
         progress=say,
     )
     if manifest:  # the first of several processes
@@ -215,9 +223,9 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _command(what: str, rows: int, settings: Any, names: list[str]) -> str:
+def _command(what: str, settings: Any, names: list[str], **data: int) -> str:
     """The command with every option spelled out: defaults may change later."""
-    options = {"rows": rows, **{name: getattr(settings, name) for name in names}}
+    options = {**data, **{name: getattr(settings, name) for name in names}}
     told = (
         f"--{name.replace('_', '-')} {value}"
         for name, value in options.items()

@@ -38,6 +38,7 @@ def train_heads(
     target: str | None = None,
     *,
     rows: int,
+    source_rows: int = 0,
     settings: HeadsSettings,
     recipe: Recipe | None = None,
     resume: bool = False,
@@ -47,7 +48,8 @@ def train_heads(
     """Train draft heads for `target` and write them to the folder `out`; returns the
     manifest.
 
-    `rows`: teacher rows to make, the same that `run.train_draft` is taught with.
+    `rows`: teacher rows to make, the same that `run.train_draft` is taught with;
+    `source_rows`: more of them, on package sources alone.
     Checkpoint, `resume` and what is refused before the work: as there. The first
     process of several returns the manifest, any other an empty one.
     """
@@ -57,6 +59,7 @@ def train_heads(
     checks.boolean(resume, "resume")
     checkpoint = resuming.beside(final, resume)
     checks.integer(rows, "rows", least=1)
+    checks.integer(source_rows, "source_rows", least=0)
     source = checked_source(target)
     told = run.target_config(source)
     check_config(told)
@@ -68,7 +71,9 @@ def train_heads(
     world = heads.processes()
     say = progress if progress is not None and world.is_main_process else _quiet
     with world.main_process_first():
-        data = teacher.make(target, recipe, rows=rows, progress=say)
+        data = teacher.make(
+            target, recipe, rows=rows, source_rows=source_rows, progress=say
+        )
     sequences = data.sequences()
     validation = data.validation_sequences()
     device = world.device

@@ -13,6 +13,7 @@ prompts and its rows on held-out files, for validation.
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -35,6 +36,10 @@ from .settings import CYCLE, NEW_TOKENS, TEMPERATURES, Recipe
 VALIDATION_WINDOWS = 16
 VALIDATION_TOKENS = 128
 """New tokens of an answer to a development prompt, as the benchmarks ask for."""
+
+_MORE_SOURCE = 1 << 33
+"""Beyond the number of any other shard: what extra stretches of source are drawn from.
+"""
 
 _PATIENCE = 50
 """Asks drawn for each that is used, before we say that they are too long."""
@@ -95,17 +100,21 @@ def make(
     recipe: Recipe | None = None,
     *,
     rows: int,
+    source_rows: int = 0,
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> TeacherData:
     """Teacher data of at least `rows` taught rows; what is on disk already is used.
 
+    `source_rows`: so many more on stretches of package sources alone, which the target
+    only reads: several times cheaper than what it has to write.
     `target`: a folder or hub id, None for the default target; it must be Llama-like.
     `folder`: by default one of its own in the cache, named by what makes the data.
     The number of shards depends on `rows` alone, so one command gives one data set.
     """
     recipe = recipe or Recipe()
     checks.integer(rows, "rows", least=1)
+    checks.integer(source_rows, "source_rows", least=0)
     say = progress or (lambda line: None)
     source = checked_source(target)
     kept, held = corpora.split(
@@ -126,30 +135,40 @@ def make(
     validation = _validation(maker, held_files, where, say)
     files: dict[str, str] = {}
     by_kind: dict[str, dict[str, int]] = {}
-    done = 0
-    while done < rows:
-        index = len(files)
-        path = where / f"teacher-{index:04d}.safetensors"
-        kind = CYCLE[index % len(CYCLE)]
+
+    def add(path: Path, kind: str, number: int, goal: str) -> int:
+        """The rows of a shard, which is made if it is not there."""
         if not path.exists():
             begun = time.monotonic()
-            taught = maker.shard(index, taught_files)
+            taught = maker.shard(kind, number, taught_files)
             made = sum(len(s.top_ids) for s in taught)
             shards.write(path, taught, key=maker.key, about={"kind": kind})
             seconds = time.monotonic() - begun
-            say(
-                f"teacher rows: {done + made} of {rows}, shard {index} ({kind}) "
-                f"{made / seconds:.0f} rows a second"
-            )
+            say(f"{path.stem} ({kind}), {goal}: {made / seconds:.0f} rows a second")
         taught, about = shards.read(path, key=maker.key)
         if about.get("kind") != kind:
             raise SpecbookError(f"{path} holds {about.get('kind')!r}, not {kind!r}")
         files[path.name] = shards.file_sha256(path)
         count = by_kind.setdefault(kind, {"sequences": 0, "rows": 0, "prompts": 0})
+        found = sum(len(s.top_ids) for s in taught)
         count["sequences"] += len(taught)
-        count["rows"] += sum(len(s.top_ids) for s in taught)
+        count["rows"] += found
         count["prompts"] += sum(s.prompt_length for s in taught)
-        done += sum(len(s.top_ids) for s in taught)
+        return found
+
+    done = more = 0
+    while done < rows:
+        index = len(files)
+        path = where / f"teacher-{index:04d}.safetensors"
+        goal = f"teacher rows: {done} of {rows} before"
+        done += add(path, CYCLE[index % len(CYCLE)], index, goal)
+    for index in itertools.count():
+        if more >= source_rows:
+            break
+        path = where / f"source-{index:04d}.safetensors"
+        goal = f"source rows: {more} of {source_rows} before"
+        more += add(path, "source", _MORE_SOURCE + index, goal)
+    done += more
     counts = {"rows": done, "by_kind": dict(sorted(by_kind.items()))}
     return TeacherData(
         where,
@@ -198,11 +217,12 @@ class _Maker:
             )
         return self._loaded[1]
 
-    def shard(self, index: int, files: asks.Sources) -> list[TaughtSequence]:
-        """Shard `index`, drawn from the recipe's seed and its own number."""
+    def shard(
+        self, kind: str, number: int, files: asks.Sources
+    ) -> list[TaughtSequence]:
+        """A shard of one kind, drawn from the recipe's seed and the shard's number."""
         recipe = self.recipe
-        kind = CYCLE[index % len(CYCLE)]
-        generator = np.random.default_rng([recipe.seed, index])
+        generator = np.random.default_rng([recipe.seed, number])
         target = self.target(recipe.dtype)
         most = recipe.window_tokens if kind == "source" else recipe.prompt_tokens
         asked: list[list[int]] = []

@@ -28,13 +28,14 @@ def test_options_are_passed_on(runner, seen, tmp_path):
     options = (
         "--steps 7 --heads 3 --layers 2 --loss label --decay 0.8 --vocabulary 9 "
         "--rows-per-step 50 --learning-rate 0.01 --others 5 --dtype float32 "
-        "--stored float16 --seed 5 --rows 70 --resume"
+        "--stored float16 --seed 5 --rows 70 --source-rows 7 --resume"
     ).split()
     done = runner.invoke(app, ["train", "heads", "clover", "--out", out, *options])
     assert done.exit_code == 0, done.output
     assert '"top1": [' in done.stdout and done.stderr == "step 1\n"
     told = seen[0]
     assert told["out"] == out and told["resume"] is True and told["rows"] == 70
+    assert told["source_rows"] == 7
     settings = told["settings"].described()
     assert settings["kind"] == "clover" and told["recipe"].seed == 5
     for name, value in {
@@ -54,7 +55,7 @@ def test_the_command_of_a_manifest_asks_for_the_same_run(runner, seen, options):
     assert command[:4] == ["specbook", "train", "heads", "hydra"]
     done = runner.invoke(app, command[1:])
     assert done.exit_code == 0, done.output
-    for name in ("rows", "settings", "recipe", "command"):
+    for name in ("rows", "source_rows", "settings", "recipe", "command"):
         assert seen[0][name] == seen[1][name]
 
 
@@ -71,6 +72,7 @@ def test_another_process_prints_nothing(runner, monkeypatch):
     [
         (["eagle"], "kind"),
         (["hydra", "--rows", "0"], "rows"),
+        (["hydra", "--source-rows", "-1"], "source-rows"),
         (["hydra", "--steps", "0"], "steps"),
         (["hydra", "--heads", "0"], "heads"),
         (["hydra", "--layers", "0"], "layers"),
@@ -83,7 +85,7 @@ def test_another_process_prints_nothing(runner, monkeypatch):
         (["hydra", "--decay", "nan"], "decay"),
         (["hydra", "--seed", "-1"], "seed"),
     ],
-    ids=[f"case{i}" for i in range(13)],
+    ids=[f"case{i}" for i in range(14)],
 )
 def test_bad_options_are_one_line_and_status_2(runner, options, told):
     done = runner.invoke(app, ["train", "heads", *options, "--out", "x"])

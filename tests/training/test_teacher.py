@@ -34,9 +34,10 @@ def short_validation(monkeypatch):
     monkeypatch.setattr(teacher.prompts, "load", load)
 
 
-def make(tiny_folder, where, rows=1, **changes):
+def make(tiny_folder, where, rows=1, source_rows=0, **changes):
     recipe = dataclasses.replace(RECIPE, **changes)
-    return teacher.make(str(tiny_folder), recipe, rows=rows, folder=where)
+    options = {"rows": rows, "source_rows": source_rows, "folder": where}
+    return teacher.make(str(tiny_folder), recipe, **options)
 
 
 # ---- asks ------------------------------------------------------------------------
@@ -128,7 +129,24 @@ def test_a_shard_does_not_depend_on_its_neighbours(
         str(tiny_folder), RECIPE, rows=2500, folder=tmp_path, progress=told.append
     )
     assert again == first
-    assert len(told) == 1 and "shard 1" in told[0]
+    assert len(told) == 1 and told[0].startswith("teacher-0001 (continue_code)")
+
+
+def test_more_source_comes_behind_and_changes_nothing_before(
+    tiny_folder, tmp_path, short_validation
+):
+    plain = make(tiny_folder, tmp_path)
+    more = make(tiny_folder, tmp_path, source_rows=400)
+    extra = [name for name in more.files if name.startswith("source-")]
+    assert list(more.files) == [*plain.files, *extra] and len(extra) > 1
+    assert all(more.files[name] == plain.files[name] for name in plain.files)
+    assert len({*more.files.values()}) == len(more.files)  # no shard twice
+    found = more.counts["by_kind"]["source"]
+    assert found["rows"] >= 400 and found["sequences"] == len(extra) * 2
+    assert more.counts["rows"] == plain.counts["rows"] + found["rows"]
+    (tmp_path / extra[0]).unlink()
+    assert make(tiny_folder, tmp_path, source_rows=400) == more
+    assert make(tiny_folder, tmp_path) == plain
 
 
 def test_rows_of_another_teacher_or_recipe_are_refused(
@@ -170,7 +188,10 @@ def test_bad_input_is_refused(tiny_folder, tmp_path):
         maker = teacher._Maker(
             str(tiny_folder), dataclasses.replace(RECIPE, prompt_tokens=3), {}
         )
-        maker.shard(0, asks.by_package(corpora.package_sources(("rich",))))
+        sources = asks.by_package(corpora.package_sources(("rich",)))
+        maker.shard("edit_code", 0, sources)
+    with pytest.raises(SpecbookError, match="source_rows"):
+        make(tiny_folder, tmp_path, source_rows=-1)
     for changes in (
         {"seed": -1},
         {"sequences": 0},
