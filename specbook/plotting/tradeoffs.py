@@ -25,7 +25,7 @@ def tradeoff(
     """Draws each kind's time a token over the rows of its tree; its least is filled.
 
     `lines`: {kind: (rows, times)}, rows rising and all above 0. `plain`: the time of a
-    plain step, a dashed line. Returns the figure. Raises `SpecbookError` for other
+    plain step, a dotted line. Returns the figure. Raises `SpecbookError` for other
     numbers and for more than `MOST` kinds.
     """
     checks.text(ylabel, "ylabel")
@@ -61,16 +61,8 @@ def tradeoff(
                 zorder=3,
             )
         if plain is not None:
-            ax.axhline(plain, color=MUTED, ls="--", lw=1.2)
-            ax.annotate(
-                "plain decoding",
-                (1, plain),
-                (-2, 3),
-                xycoords=("axes fraction", "data"),
-                textcoords="offset points",
-                ha="right",
-                fontsize=8,
-            )
+            # Named in the legend: beside the line, others may cross the words.
+            ax.axhline(plain, color=MUTED, ls=":", lw=1.6, label="plain decoding")
         ax.set_xscale("log", base=2)
         ticks = sorted({n for rows, _ in found.values() for n in rows})
         while len(ticks) > 9:
