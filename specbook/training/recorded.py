@@ -17,8 +17,11 @@ import torch
 from .. import checks
 from ..errors import SpecbookError
 from . import states
-from .decoding import ROWS_AT_ONCE, TaughtSequence
+from .decoding import TaughtSequence
 from .heads import Teacher
+
+ROWS_AT_ONCE = 64
+"""Rows whose logits are in memory at the same time."""
 
 Answer = tuple[Sequence[int], Sequence[int]]
 """The ids of a prompt, and those of what was answered."""
@@ -37,8 +40,8 @@ def lessons(
 
     `model`: a frozen causal LM of transformers. `folder` and `key`: where its states
     are stored, and what its weights are. Every token of an answer is a label, with the
-    `top_k` most probable tokens of the law behind it. Raises `SpecbookError` for an
-    empty prompt or answer.
+    `top_k` most probable tokens of the law behind it. Raises `SpecbookError` for no
+    answers, and for an empty prompt or answer.
     """
     head = model.get_output_embeddings().weight.detach()
     checks.integer(top_k, "top_k", least=1, most=len(head))
@@ -48,16 +51,30 @@ def lessons(
             raise SpecbookError(f"answers[{place}] has no prompt or no answer")
         wholes.append([*prompt, *answer])
         prompts.append(len(prompt))
+    if not wholes:
+        raise SpecbookError("there are no answers to learn from")
     stored = states.store(model, wholes, folder=folder, key=key)
-    found = []
-    for ids, length in zip(wholes, prompts, strict=True):
-        rows = stored.read(ids)[length - 1 : -1].to(head)
-        parts = [
-            torch.log_softmax((part @ head.T).float(), dim=-1).topk(top_k, dim=-1)
-            for part in rows.split(ROWS_AT_ONCE)
+    rows = torch.cat(
+        [
+            stored.read(ids)[length - 1 : -1]
+            for ids, length in zip(wholes, prompts, strict=True)
         ]
-        top_ids = torch.cat([part.indices for part in parts]).cpu().numpy()
-        top_logps = torch.cat([part.values for part in parts]).cpu().numpy()
+    )
+    # What is kept is allocated first: between large rows of logits that come and go,
+    # small results would hold on to memory many times their own.
+    top_ids = np.empty((len(rows), top_k), dtype=np.int64)
+    top_logps = np.empty((len(rows), top_k), dtype=np.float32)
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        part = slice(first, first + ROWS_AT_ONCE)
+        logits = (rows[part].to(head) @ head.T).float()
+        top = torch.log_softmax(logits, dim=-1).topk(top_k, dim=-1)
+        top_ids[part], top_logps[part] = top.indices.cpu(), top.values.cpu()
+    found, first = [], 0
+    for ids, length in zip(wholes, prompts, strict=True):
+        part = slice(first, first + len(ids) - length)
+        first = part.stop
         tokens = np.array(ids, dtype=np.int64)
-        found.append(TaughtSequence(tokens, length - 1, length, top_ids, top_logps))
+        found.append(
+            TaughtSequence(tokens, length - 1, length, top_ids[part], top_logps[part])
+        )
     return Teacher(model, stored=stored), found

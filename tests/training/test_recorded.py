@@ -53,6 +53,8 @@ def test_rows_are_read_off_in_parts(tmp_path, monkeypatch):
 def test_what_is_empty_is_refused(tmp_path, answer):
     with pytest.raises(SpecbookError, match=r"answers\[1\]"):
         made(tmp_path, [ANSWERS[0], answer])
+    with pytest.raises(SpecbookError, match="no answers"):
+        made(tmp_path, [])
 
 
 @pytest.mark.parametrize("top_k", [0, 65])
