@@ -8,6 +8,9 @@ training loop), `stepping` and `resuming` (steps and checkpoints of any such loo
 `agreement` (what it is worth), `artifact` (what is shipped, and its manifest) and `run`
 (the command that does all of it).
 
-For draft heads: `packed` (states of a packed stream), `rows` (the boundary rule),
-`losses`, `heads` (the loop), `heads_agreement` and `heads_run`.
+For draft heads: `packed` (states of a packed stream), `states` (stored once), `rows`
+(the boundary rule) and `naive_rows` (rows that break it), `losses`, `least_squares`
+(what heads may begin with), `cut` (a vocabulary for them), `heads` (the loop),
+`heads_agreement` and `heads_run`. For the book: `recorded` (answers as lessons),
+`exposure`, `recipes` and `integration`.
 """
