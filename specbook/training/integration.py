@@ -68,10 +68,12 @@ def matrix(artifacts: list[Shipped] | None = None) -> list[Mutable]:
     """A row for each registered source, in the registry's order. `artifacts`: by
     default those that ship."""
     ours = shipped() if artifacts is None else artifacts
-    return [
-        _row(drafts.get(name).contract, [one for one in ours if one.source == name])
-        for name in drafts.names()
-    ]
+    found = []
+    for name in drafts.names():
+        source: Any = drafts.get(name)
+        theirs = [one for one in ours if one.source == name]
+        found.append(_row(source.contract, theirs))
+    return found
 
 
 def _row(contract: SourceContract, artifacts: list[Shipped]) -> Mutable:
