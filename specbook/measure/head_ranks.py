@@ -208,14 +208,6 @@ def agreement(answers: Sequence[RankedAnswer]) -> dict[str, Any]:
     return counted(ranks == 0, q, ranks >= 0)
 
 
-def calibration_error(bins: Iterable[Sequence[float]]) -> float | None:
-    """The expected calibration error of bins [rows, mean q, share right]: how far q is
-    from being right that often, each row counted once. None without rows."""
-    found = [tuple(one) for one in checks.entries(bins, "bins", "bins")]
-    rows = sum(n for n, _, _ in found)
-    return sum(n * abs(q - share) for n, q, share in found) / rows if rows else None
-
-
 def play(answer: RankedAnswer, shape: CandidateTree) -> PromptCounts:
     """The rounds of greedy decoding with the planned tree `shape`, its children the
     most probable tokens: how many, and which slots they tried and selected.

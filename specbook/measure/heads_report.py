@@ -201,9 +201,7 @@ class HeadsReport(PromptReport):
         self, kind: str, depth: int, scope: str = ALL
     ) -> float | None:
         """The expected calibration error of q; None without rows."""
-        found = self.bins(kind, depth, scope)
-        rows = sum(n for n, _, _ in found)
-        return sum(n * abs(q - s) for n, q, s in found) / rows if rows else None
+        return calibration_error(self.bins(kind, depth, scope))
 
     def depths(self, kind: str) -> list[int]:
         """The depths that a kind has heads for."""
@@ -733,6 +731,21 @@ class HeadsReport(PromptReport):
             caption=f"The most is gained by {best[1]} ({best[2]}): {best[0]:.2f} times "
             f"plain decoding. Measured on: {self.where()}.",
         )
+
+
+def calibration_error(bins: Iterable[Sequence[float]]) -> float | None:
+    """The expected calibration error of bins [rows, mean q, share right]: how far q is
+    from being right that often, each row counted once. None without rows."""
+    total = rows = 0.0
+    for number, one in enumerate(checks.entries(bins, "bins", "bins")):
+        place = f"bins[{number}]"
+        three = checks.entries(one, place, "rows, mean q and share")
+        if len(three) != 3:
+            raise SpecbookError(f"{place} must be rows, mean q and share: {one!r}")
+        n, q, share = (checks.float64(value, place, least=0) for value in three)
+        total += n * abs(q - share)
+        rows += n
+    return total / rows if rows else None
 
 
 def _over(one: float | None, other: float | None) -> float | None:

@@ -18,7 +18,6 @@ from specbook.measure.head_ranks import (
     RankedAnswer,
     accepted,
     agreement,
-    calibration_error,
     plain_answers,
     play,
     rank_answers,
@@ -202,11 +201,6 @@ def test_ranks_by_hand() -> None:
     cut = torch.tensor([[1.0, 3.0]] * 4)
     rank, _ = module._rank(cut, torch.tensor([5, 2, 3, 9]), (2, 5))
     assert rank.tolist() == [0, 1, 2, 2]
-
-
-def test_the_calibration_error_weighs_rows() -> None:
-    assert calibration_error([[3, 0.5, 0.25], [1, 0.9, 1.0]]) == pytest.approx(0.2125)
-    assert calibration_error([]) is None
 
 
 def test_what_does_not_fit_is_refused() -> None:

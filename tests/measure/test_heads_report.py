@@ -24,6 +24,7 @@ from specbook.measure.heads_report import (
     HeadsReport,
     Measured,
     Planned,
+    calibration_error,
     system,
 )
 from specbook.measure.report import save
@@ -149,6 +150,14 @@ def test_bins_of_several_workloads_are_added_up() -> None:
     assert made.bins("hydra", 1, "chat") == [[80.0, 0.25, 0.2], [20.0, 0.75, 0.7]]
     assert made.calibration_error("hydra", 1) == pytest.approx(0.05)
     assert made.calibration_error("clover", 1) is None
+
+
+def test_the_calibration_error_weighs_rows() -> None:
+    assert calibration_error([[3, 0.5, 0.25], [1, 0.9, 1.0]]) == pytest.approx(0.2125)
+    assert calibration_error([]) is None
+    for bad in (5, [5], [[1, 0.5]], [[1, "x", 0.5]], [[-1, 0.5, 0.5]]):
+        with pytest.raises(SpecbookError, match="bins"):
+            calibration_error(bad)  # type: ignore[arg-type]
 
 
 def test_ratios_are_sums_over_sums() -> None:
