@@ -212,15 +212,15 @@ def _race_cases(rng: np.random.Generator) -> Iterator[Race]:
             64: (4, Fraction(3)),
         },
     }
-    for forward in (flat, steep):
-        yield _race(Fraction(1, 5), wide, forward)
-        yield _race(Fraction(1, 20), wide, forward)
+    for prices in (flat, steep):
+        yield _race(Fraction(1, 5), wide, prices)
+        yield _race(Fraction(1, 20), wide, prices)
     count = 0
     while count < 7:
         sizes = sorted({int(n) for n in rng.integers(2, 65, size=3)})
-        costs = np.cumsum(rng.integers(1, 12, size=len(sizes)))
+        steps = np.cumsum(rng.integers(1, 12, size=len(sizes)))
         forward = {
-            n: 1 + Fraction(int(c), 10) for n, c in zip(sizes, costs, strict=True)
+            n: 1 + Fraction(int(c), 10) for n, c in zip(sizes, steps, strict=True)
         }
         tokens = {}
         for name in ("independent", "dependent"):

@@ -194,7 +194,7 @@ def made_up(kind: str, width: int, seed: int = 6, **changes: int) -> Heads:
     noise = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in made.parameters():
-            p += 0.4 * torch.randn(p.shape, generator=noise, dtype=p.dtype)
+            p.add_(torch.randn(p.shape, generator=noise, dtype=p.dtype), alpha=0.4)
     return made.eval()
 
 
@@ -223,7 +223,8 @@ def level_by_level(
     rows. The tree is less deep than there are heads. `careless`: every row takes up the
     first state of the level above, which is wrong, and has the right shape.
     """
-    row, said = {-1: 0}, {}
+    row = {-1: 0}
+    said: dict[int, torch.Tensor] = {}
     state = heads.start(base, words[:1])
     for depth in range(1, tree.max_depth + 1):
         level = [v for v in range(len(tree)) if tree.depths[v] == depth]

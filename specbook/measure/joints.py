@@ -78,7 +78,7 @@ class Joint:
         """A target that writes texts by this law behind `PROMPT`; what comes after
         them, and behind texts that it never writes, is uniform."""
 
-        def says(prefix: tuple[int, ...]) -> np.ndarray:
+        def says(prefix: tuple[int, ...]) -> Any:
             told = tuple(prefix[len(PROMPT) :])
             after = [0] * self.size
             for text, weight in self.weights.items():
@@ -92,7 +92,7 @@ class Joint:
         """A drafter that says the marginal of each place, whatever was drafted."""
         rows = self.marginals()
 
-        def says(prefix: tuple[int, ...]) -> np.ndarray:
+        def says(prefix: tuple[int, ...]) -> Any:
             return rows[min(len(prefix) - len(PROMPT), self.depth - 1)]
 
         return TableTarget(says, vocab_size=self.size)

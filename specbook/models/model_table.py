@@ -33,12 +33,13 @@ class ModelTable(TableTarget):
         self.hidden_width = int(model.config.hidden_size)
         self._state = functools.cache(self._read)
         super().__init__(
-            lambda prefix: torch.softmax(
-                self.read_out(self._state(prefix)), -1
-            ).numpy(),
+            self._law,
             vocab_size=int(model.config.vocab_size),
             hidden=lambda prefix: self._state(prefix).tolist(),
         )
+
+    def _law(self, prefix: tuple[int, ...]) -> Any:
+        return torch.softmax(self.read_out(self._state(prefix)), -1).numpy()
 
     @torch.no_grad()
     def _read(self, prefix: tuple[int, ...]) -> torch.Tensor:
