@@ -268,10 +268,8 @@ def _one_dtype(
     setup: Setup, plans: _Plans, ours: Any, dtype: str, found: _Found
 ) -> None:
     """Measures everything in one dtype and adds it to `found`."""
-    sources = {
-        kind: drafts.get(kind)(path, children="top_k")
-        for kind, path in plans.folders.items()
-    }
+    stored = {kind: storage.read(path) for kind, path in plans.folders.items()}
+    sources = {kind: source_of(kind, one) for kind, one in stored.items()}
     for source in sources.values():
         source.check_target(ours)
     setup.tell(f"{dtype}: timing verifications by their rows")
@@ -318,7 +316,9 @@ def _one_dtype(
         PLAIN: _kept(our_system(ours, None, clock=setup.now), answers),
         **{
             system_name(item.kind, item.use): our_system(
-                ours, with_shape(sources[item.kind], item.shape()), clock=setup.now
+                ours,
+                source_of(item.kind, stored[item.kind], item.shape()),
+                clock=setup.now,
             )
             for item in planned
         },
@@ -374,11 +374,13 @@ def _developed(setup: Setup, plans: _Plans, ours: Any) -> list[RecordedOutput]:
     )
 
 
-def with_shape(source: HeadsSource, shape: CandidateTree) -> HeadsSource:
-    """The same heads with a planned tree: no second copy of them."""
-    return type(source)(
-        source.heads, shape=shape, children="top_k", vocabulary=source.vocabulary
-    )
+def source_of(
+    kind: str, stored: storage.StoredHeads, shape: CandidateTree | None = None
+) -> HeadsSource:
+    """Heads that were read, as a source with a planned tree: no second copy of them,
+    and their hash is known, so that no request waits for it."""
+    made: HeadsSource = drafts.get(kind)(stored, shape=shape, children="top_k")
+    return made
 
 
 def shared_tree(

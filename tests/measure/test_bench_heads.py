@@ -30,6 +30,7 @@ from specbook.models import load_target
 from specbook.models.heads import build, config_of, storage
 from specbook.models.lean import LeanTarget
 from specbook.models.tiny import tiny_llama
+from specbook.topologies import chain
 from specbook.topologies.hardware import Times
 from specbook.topologies.progress import expected_progress
 from specbook.training import artifact
@@ -218,6 +219,20 @@ def test_what_the_shared_tree_promises_each_kind() -> None:
     one = measured("medusa", [0.4, 0.1], 0.0)
     found = bench_heads._shared(one, wide, times(2, 3, 4, 9))
     assert found.verifying == pytest.approx(5.0)
+
+
+def test_plans_of_one_artifact_share_its_heads_and_its_hash(
+    tiny: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = storage.read(tiny[1] / "hydra")
+    monkeypatch.setattr(storage, "digest", lambda heads: pytest.fail("hashed anew"))
+    one = bench_heads.source_of("hydra", stored)
+    other = bench_heads.source_of("hydra", stored, chain(2))
+    assert one.heads is other.heads is stored.heads
+    assert stored.sha256 in one.identity() and one.identity() != other.identity()
+    assert one.artifact_identity() == other.artifact_identity()
+    with pytest.raises(ArtifactError, match="these are hydra heads, not medusa"):
+        bench_heads.source_of("medusa", stored)
 
 
 def test_the_gap_is_that_of_the_two_best_logits() -> None:

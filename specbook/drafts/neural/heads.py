@@ -90,7 +90,8 @@ class _Bound:
 class HeadsSource(PlannedSource):
     """A draft source with heads of one kind. See the module.
 
-    `heads`: the folder of an artifact, or heads in memory (`models.heads`), which are
+    `heads`: the folder of an artifact, one that was read (`storage.read`: several
+    plans of the same heads, one copy), or heads in memory (`models.heads`), which are
     taken at their word about the target; None is what the book ships. `widths`,
     `shape`, `children` and `stop_below` as for `DraftModel`; without them a chain as
     long as there are heads. No plan may be deeper than that. `vocabulary`: the only ids
@@ -208,6 +209,8 @@ class HeadsSource(PlannedSource):
 
 
 def _stored(folder: Any, kind: str) -> storage.StoredHeads:
+    if isinstance(folder, storage.StoredHeads):
+        return folder
     if folder is None:
         try:
             folder = paths.data_path(SHIPPED, kind)
