@@ -198,14 +198,16 @@ def made_up(kind: str, width: int, seed: int = 6, **changes: int) -> Heads:
     return made.eval()
 
 
-def clashes(one: OwnChains, other: OwnChains, count: int) -> list[int]:
+def clashes(
+    one: OwnChains, other: OwnChains, count: int, *, least: float = 0.0
+) -> list[int]:
     """Where two kinds of heads begin with the same right token and the target then
-    believes the third token of `one` least, compared with that of `other`: up to
-    `count` rows, the clearest first."""
+    believes the third token of `one` less than that of `other`, by more than `least`:
+    up to `count` rows, the clearest first."""
     first = one.right()[:, 0] & other.right()[:, 0]
     gap = torch.where(first, other.believed - one.believed, -torch.inf)
     order = gap.argsort(descending=True, stable=True)[:count]
-    return [k for k in order.tolist() if gap[k] > 0]
+    return [k for k in order.tolist() if gap[k] > least]
 
 
 @torch.inference_mode()

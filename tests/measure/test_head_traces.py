@@ -114,6 +114,7 @@ def test_where_two_kinds_part() -> None:
     other = chains([0.4, 0.9, 0.4, 0.9], [1, 2, 3, 4])
     assert head_traces.clashes(one, other, 3) == [1, 0]
     assert head_traces.clashes(one, other, 1) == [1]
+    assert head_traces.clashes(one, other, 3, least=0.5) == [1]
 
 
 def test_made_up_heads_are_repeatable() -> None:
