@@ -380,12 +380,12 @@ class HeadsReport(PromptReport):
                 lines.append(f"{dtype}: every answer equals plain greedy decoding.")
             elif dtype == "float32":
                 lines.append(
-                    f"{dtype}: {found} answers differ from plain greedy decoding. That "
+                    f"{dtype}: answers unlike plain greedy decoding: {found}. That "
                     "is a fault unless the two best logits were equal to rounding."
                 )
             else:
                 lines.append(
-                    f"{dtype}: {found} answers differ from plain greedy decoding; the "
+                    f"{dtype}: answers unlike plain greedy decoding: {found}; the "
                     "gaps of the two best logits there are below."
                 )
         for dtype in self.dtypes:
