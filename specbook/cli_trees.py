@@ -92,13 +92,29 @@ def verify_time(
 def acceptance(
     out: FileOption,
     target: TargetOption = None,
+    source: Annotated[
+        str, typer.Option(help="A draft source of the registry.")
+    ] = "draft_model",
     draft: DraftOption = None,
+    datastore: Annotated[
+        Path | None, typer.Option(help="For the source rest: a file that index wrote.")
+    ] = None,
     children: Annotated[
-        str, typer.Option(help="How siblings are drawn; see the draft model.")
-    ] = "without_replacement",
-    verifier: Annotated[str, typer.Option(help="A name of the registry.")] = "sequoia",
-    width: Annotated[int, typer.Option(help="Children of a node.")] = 6,
-    depth: Annotated[int, typer.Option(help="Levels of the draft.")] = 4,
+        str | None,
+        typer.Option(
+            help="How siblings are drawn; see the draft model. Default: without "
+            "replacement."
+        ),
+    ] = None,
+    verifier: Annotated[
+        str | None,
+        typer.Option(
+            help="A name of the registry. Default: sequoia for a source that draws, "
+            "membership for one that copies."
+        ),
+    ] = None,
+    width: Annotated[int, typer.Option(help="Slots of a node that are counted.")] = 6,
+    depth: Annotated[int, typer.Option(help="Levels that are counted.")] = 4,
     workload: WorkloadOption = None,
     half: HalfOption = "development",
     prompts_per_workload: PromptsOption = 4,
@@ -109,13 +125,15 @@ def acceptance(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Count which child of a draft model's tree is selected, by rank and depth."""
+    """Count which child of a source's tree is selected, by rank and depth."""
     from .measure import acceptance as measuring
 
     profile = measuring.run(
         target,
         draft,
         out=out,
+        source=source,
+        datastore=datastore,
         children=children,
         verifier=verifier,
         width=width,

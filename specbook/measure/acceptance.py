@@ -24,6 +24,7 @@ from ..policy import SamplingPolicy
 from ..topologies.observed import Observed
 from ..topologies.progress import shape_of
 from ..tree import CandidateTree
+from .calibrated import calibrated
 from .report import Report, Table
 from .setup import Progress, file, machine, set_up
 
@@ -35,6 +36,9 @@ WORLDS = 1000
 
 MAX_ROWS = 4096
 """Of a calibration shape: a wide and deep one grows beyond any verification."""
+
+MAX_CANDIDATES = 64
+"""Of a round of a source that follows no plan."""
 
 NAMED = ("target", "tokenizer", "dtype", "source", "proposal", "verifier")
 """The settings that say what was measured."""
@@ -271,7 +275,7 @@ def measure_acceptance(
     max_new_tokens: int = 64,
     temperature: float = 0.0,
     seed: int = 0,
-    max_nodes: int = 64,
+    max_nodes: int = MAX_CANDIDATES,
     about_machine: dict[str, Any] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> AcceptanceProfile:
@@ -367,8 +371,10 @@ def run(
     draft: str | os.PathLike[str] | None = None,
     *,
     out: str | os.PathLike[str],
-    children: str = "without_replacement",
-    verifier: str = "sequoia",
+    source: str = "draft_model",
+    datastore: str | os.PathLike[str] | None = None,
+    children: str | None = None,
+    verifier: str | None = None,
     width: int = 6,
     depth: int = 4,
     workloads: Sequence[str] | None = None,
@@ -380,15 +386,16 @@ def run(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> AcceptanceProfile:
-    """Measures a draft model on the frozen prompts and writes the profile to `out`.
+    """Measures a draft source on the frozen prompts and writes the profile to `out`.
 
-    `target`, `draft`: folders or hub ids; None are the book's own. `width`, `depth`: of
-    the calibration shape. `workloads`: None is all. `prompts_per_workload`: the first
+    `target`, `draft`: folders or hub ids; None are the book's own. `source`: a name of
+    the registry; `datastore`, `children`: as `calibrated` takes them. `verifier`: None
+    is `sequoia` for a source that draws, `membership` for one that copies. `width`,
+    `depth`: the slots and depths that are counted, which a source that follows plans is
+    made to show. `workloads`: None is all. `prompts_per_workload`: the first
     so many of `half`; None is all. A profile that is at `out` is replaced, another file
     is not. Raises `ValueError` for bad options, before a model is loaded.
     """
-    from ..drafts.neural.draft_model import CONTRACT, DraftModel
-    from ..drafts.neural.planned import PlannedSource
     from ..models.loading import load_target
 
     setup = set_up(
@@ -408,29 +415,25 @@ def run(
     shape = calibration_shape(width, depth)
     policy = SamplingPolicy(temperature)
     checks.integer(seed, "seed", least=0)
+    chosen = calibrated(
+        source, shape, children=children, draft=draft, datastore=datastore
+    )
+    if verifier is None:
+        verifier = "membership" if chosen.most is None else "sequoia"
     if verifiers.get(verifier).contract.greedy_only and not policy.greedy:
         raise SpecbookError(f"verifier {verifier!r} belongs to temperature 0")
-    # The same options without a model tell whether the rule may meet such drafts.
-    planned = PlannedSource(
-        CONTRACT,
-        widths=None,
-        shape=shape,
-        children=children,
-        stop_below=0.0,
-        usual=(1,),
-    )
-    negotiate([planned.contract], verifier)
+    negotiate([chosen.contract], verifier)
     path = file(out)
     if path.exists():
         AcceptanceProfile.load(path)
-    source = DraftModel(draft, shape=shape, children=children)
+    made = chosen.make()
     ours = load_target(target, dtype=dtype)
     encoded: dict[str, list[tuple[str, list[int]]]] = {}
     for prompt, ids in setup.encoded(ours):
         encoded.setdefault(prompt.workload, []).append((prompt.id, ids))
     profile = measure_acceptance(
         ours,
-        source,
+        made,
         verifier,
         encoded,
         depths=depth,
@@ -438,7 +441,7 @@ def run(
         max_new_tokens=max_new_tokens,
         temperature=policy.temperature,
         seed=seed,
-        max_nodes=len(shape),
+        max_nodes=MAX_CANDIDATES if chosen.most is None else chosen.most,
         say=setup.tell,
     )
     profile.save(path)

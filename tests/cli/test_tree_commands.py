@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from specbook.cli import app
+from specbook.drafts.rest import Datastore
 from specbook.measure import bench_trees, setup, verify_time
 from specbook.measure.acceptance import AcceptanceProfile, PromptCounts
 from specbook.measure.verify_report import Cell, VerifyProfile
@@ -45,6 +46,35 @@ def test_from_two_measurements_to_a_tree(runner, small, tiny, tmp_path):
     tree = TreeArtifact.load(made)
     assert tree.target_checkpoint == profile.settings["target"]
     assert "rows with the root" in done.stdout and str(made) in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "verifier"),
+    [
+        ("prompt_lookup", "membership"),
+        ("suffix", "membership"),
+        ("rest", "membership"),
+        ("staged", "sequoia"),
+    ],
+)
+def test_acceptance_of_any_source(runner, tiny, tmp_path, source, verifier):
+    """Those that copy by the rule that reads no q, those that draw by their own."""
+    out, index = tmp_path / "counts.json", tmp_path / "small.rest"
+    command = ["--out", out, "--target", tiny, "--source", source, "--workload", "chat",
+               "--prompts", 2, "--max-new-tokens", 12, "--depth", 2]  # fmt: skip
+    if source == "rest":
+        Datastore.build([list(range(32, 127)) * 2]).save(index)
+        command += ["--datastore", index]
+    if source == "staged":
+        command += ["--draft", tiny]
+    done = runner.invoke(app, ["measure", "acceptance", *map(str, command)])
+    assert done.exit_code == 0, done.output + done.stderr
+    profile = AcceptanceProfile.load(out)
+    assert profile.settings["verifier"] == verifier
+    assert profile.settings["source"].startswith(source)
+    assert profile.observed().tried[:, 0, 0].sum() > 0
+    if source == "staged":  # its drafter is the target
+        assert profile.observed().acceptance()[0][1] == 1
 
 
 def test_a_full_profile_has_batches_and_goes_on(runner, small, tiny, tmp_path):
@@ -194,6 +224,14 @@ def test_bench_trees_prints_its_table(runner, monkeypatch, tmp_path):
         (["acceptance", "--children", "top_k"], "sequoia"),
         (["acceptance", "--children", "hub"], "pairs"),
         (["acceptance", "--children", "adopted"], "children"),
+        (["acceptance", "--source", "oracle"], "oracle"),
+        (["acceptance", "--source", "suffix", "--children", "iid"], "it copies"),
+        (["acceptance", "--source", "suffix", "--draft", "x"], "draft"),
+        (["acceptance", "--source", "rest"], "needs a datastore"),
+        (["acceptance", "--datastore", "x.rest"], "needs a datastore"),
+        (["acceptance", "--source", "suffix", "--verifier", "sequoia"], "sequoia"),
+        (["acceptance", "--source", "staged", "--verifier", "block"], "block"),
+        (["acceptance", "--source", "hydra", "--verifier", "block"], "block"),
         (["acceptance", "--verifier", "judge"], "judge"),
         (["acceptance", "--verifier", "greedy"], "temperature 0"),
         (["acceptance", "--workload", "poems"], "workload"),
