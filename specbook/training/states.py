@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from .. import checks
 from ..errors import ArtifactError, SpecbookError
 from . import shards
 from .packed import segment_causal_states
@@ -62,6 +64,7 @@ class StoredStates:
 
 def document(tokens: Sequence[int]) -> str:
     """The name of a document: the sha256 of its ids."""
+    tokens = checks.token_ids(tokens)
     return hashlib.sha256(np.asarray(tokens, dtype="<i8").tobytes()).hexdigest()
 
 
@@ -69,7 +72,7 @@ def store(
     model: Any,
     documents: Iterable[Sequence[int]],
     *,
-    folder: Path,
+    folder: str | os.PathLike[str],
     key: str,
     progress: Progress | None = None,
 ) -> StoredStates:
@@ -78,9 +81,13 @@ def store(
     `model`: a frozen causal LM of transformers, and `key` what its weights are. A file
     is named by that, the dtype and its documents, so a store that was interrupted, or
     gets more documents at its end, goes on with the files it finds. Raises
-    `ArtifactError` for one that is damaged or holds anything else.
+    `ArtifactError` for one that is damaged or holds anything else, and `SpecbookError`
+    for documents that are no token ids or empty.
     """
     say = progress or (lambda line: None)
+    checks.text(key, "key")
+    if not isinstance(folder, (str, os.PathLike)):
+        raise SpecbookError(f"folder must be a folder, got {folder!r}")
     dtype = str(model.get_output_embeddings().weight.dtype).removeprefix("torch.")
     unique = list({document(ids): ids for ids in documents}.items())
     places: dict[str, tuple[Any, int, int]] = {}
@@ -89,7 +96,7 @@ def store(
     for begin in range(0, len(unique), DOCUMENTS):
         group = unique[begin : begin + DOCUMENTS]
         whole = shards.digest([FORMAT, key, dtype, *(name for name, _ in group)])
-        path = folder / f"states-{whole[:16]}.safetensors"
+        path = Path(folder) / f"states-{whole[:16]}.safetensors"
         if not path.exists():
             shards.write_bytes(path, _computed(model, group, key=whole))
             made += sum(len(ids) for _, ids in group)

@@ -130,3 +130,20 @@ def test_a_store_lacking_a_document_teaches_nothing(model, tmp_path):
     heads = build(SETTINGS.config(WIDTH), 0)
     with pytest.raises(SpecbookError, match="not stored"):
         loop.batch_loss(heads, loop.Teacher(model, stored=kept), sequences, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("documents", "options", "told"),
+    [
+        ([[1.5, 2]], {}, "tokens"),
+        ([[-1]], {}, "tokens"),
+        ([[]], {}, "at least one"),
+        ([[64]], {}, "64"),
+        (DOCUMENTS, {"key": 3}, "key"),
+        (DOCUMENTS, {"folder": 3}, "folder"),
+    ],
+)
+def test_bad_input_is_refused(model, tmp_path, documents, options, told):
+    with pytest.raises(SpecbookError, match=told):
+        states.store(model, documents, **{"folder": tmp_path, "key": "k", **options})
+    assert not list(tmp_path.iterdir())
