@@ -39,7 +39,7 @@ class _Sums:
 
     def __init__(self, mix: Mix) -> None:
         weight = mix.linear.weight
-        inputs, width = weight.shape[1] + 1, weight.shape[0] // 2
+        width, inputs = weight.shape[0], weight.shape[1] + 1
         nothing = torch.zeros((), dtype=torch.float64, device=weight.device)
         self.inputs = nothing.new_zeros((inputs, inputs))
         self.outputs = nothing.new_zeros((inputs, width))
@@ -92,9 +92,8 @@ def start(
         )
     for mix, found in sums.items():
         solution = found.solution().to(mix.linear.weight)
-        width = solution.shape[1]
-        mix.linear.weight[:width] = solution[:-1].T
-        mix.linear.bias[:width] = solution[-1]
+        mix.linear.weight.copy_(solution[:-1].T)
+        mix.linear.bias.copy_(solution[-1])
 
 
 def _groups(sequences: Sequence[TaughtSequence]) -> Iterator[list[TaughtSequence]]:

@@ -14,14 +14,14 @@ from typing import Any
 
 from .. import checks, corpora
 from ..errors import SpecbookError
-from ..models.heads.config import KINDS, HeadsConfig, config_of
+from ..models.heads.config import KINDS, MIXING, HeadsConfig, config_of
 from . import asks
 
 DTYPES = ("float32", "bfloat16")
 LOSSES = ("teacher", "label")
 STATES = ("computed", "stored")
 HEAD_STARTS = ("identity", "least_squares")
-WITH_A_LINEAR_WAY = ("hydra", "hydra_plus", "clover")
+WITH_A_LINEAR_WAY = MIXING
 """Kinds of heads that may start from least squares, and do so unless told otherwise."""
 STARTS = ("random", "embeddings", "copying")
 """What the student has of the target when training begins."""

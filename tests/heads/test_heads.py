@@ -21,6 +21,7 @@ from specbook.models.heads import (
     parts,
 )
 from specbook.models.heads.base import State
+from specbook.models.heads.config import MIXING
 
 from .making import CONFIGS, WIDTH, normal, shaken
 
@@ -183,6 +184,18 @@ def test_hydra_head_i_is_i_plus_one_widths_wide(kind: str) -> None:
     assert widths == [(i + 1) * WIDTH for i in (1, 2, 3, 4)]
 
 
+@pytest.mark.parametrize("kind", MIXING)
+def test_heads_without_a_bent_way_are_linear_in_the_state(kind: str) -> None:
+    straight, bent = (shaken(kind, bent=width, layers=1) for width in (0, 3))
+    assert straight.config.bent == 0
+    for heads, wanted in ((straight, True), (bent, False)):
+        state = heads.start(normal(2, WIDTH), normal(2, WIDTH, seed=1))
+        mix, added_to, inputs = heads.linear(state)
+        ends = [mix(scale * added_to, scale * inputs) for scale in (0, 1, 2)]
+        middle = (ends[0] + ends[2]) / 2
+        assert ((middle - ends[1]).abs().max() <= EXACT) == wanted
+
+
 def test_untrained_heads_repeat_the_targets_own_state(kind: str) -> None:
     heads = build(config_of(kind, WIDTH)).double()
     hidden, embeddings = normal(5, WIDTH), normal(5, 4, WIDTH, seed=1)
@@ -224,7 +237,8 @@ def wanted_count(c: HeadsConfig) -> int:
     decoder = 2 * d + 4 * d * d + 3 * d * c.inner
 
     def network(parts: int) -> int:
-        return 2 * (parts * d * d + d) + (c.layers - 1) * block
+        mix = (parts * d * d + d) + c.bent * (parts * d + 1 + d)
+        return mix + (c.layers - 1) * block
 
     own = {
         "medusa": k * c.layers * block,
@@ -271,9 +285,9 @@ def test_a_build_is_repeatable_and_moves_no_generator(kind: str) -> None:
     one, same, other = (build(config, seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(state, torch.get_rng_state())
     assert all(torch.equal(one[name], same[name]) for name in one)
-    # All of Medusa's and Hydra's numbers start at zero, whatever the seed.
+    # All of Medusa's numbers start at zero, whatever the seed.
     drawn = any(not torch.equal(one[name], other[name]) for name in one)
-    assert drawn == (kind not in ("medusa", "hydra"))
+    assert drawn == (kind != "medusa")
 
 
 # ------------------------------------------------------------------- bad input
@@ -292,6 +306,7 @@ def test_the_usual_numbers_for_a_real_width() -> None:
     plus = config_of("hydra_plus", 576)
     assert (plus.heads, plus.layers, plus.prefix_layers) == (4, 4, 1)
     assert (plus.attention_heads, plus.inner) == (9, 1152)
+    assert (plus.bent, config_of("medusa", 576).bent) == (144, 0)
     assert config_of("clover", 100).attention_heads == 1
     assert config_of("clover", 64, prefix_layers=0).inner == 0
 
@@ -304,6 +319,8 @@ def test_the_usual_numbers_for_a_real_width() -> None:
         ("hydra", {"layers": True}, "layers must be an integer"),
         ("hydra", {"prefix_layers": 1}, "prefix_layers of hydra must be at most 0"),
         ("hydra", {"rank": 2}, "rank of hydra"),
+        ("hydra", {"bent": -1}, "bent of hydra must be at least 0"),
+        ("markov", {"bent": 3}, "bent of markov must be at most 0"),
         ("medusa", {"attention_heads": 1}, "attention_heads of medusa"),
         ("markov", {"rank": 0}, "rank of markov must be at least 1"),
         ("hydra_plus", {"prefix_layers": 0}, "prefix_layers of hydra_plus"),

@@ -38,7 +38,7 @@ class Clover(Heads):
         self.value = nn.Linear(width, width, bias=False)
         nn.init.zeros_(self.value.weight)
         self.offset = nn.Parameter(torch.ones(config.attention_heads))
-        self.predictor = Network(2, width, config.layers)
+        self.predictor = Network(2, width, config.layers, config.bent)
 
     def start(self, base: torch.Tensor, pending: torch.Tensor) -> State:
         """As `Heads.start`."""

@@ -12,6 +12,9 @@ from ...errors import SpecbookError
 KINDS = ("medusa", "hydra", "hydra_plus", "clover", "markov")
 """The architectures; each is the module of that name in this package."""
 
+MIXING = ("hydra", "hydra_plus", "clover")
+"""Kinds whose first block reads state and tokens side by side (`parts.Mix`)."""
+
 _DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "medusa": {},
     "hydra": {},
@@ -26,17 +29,19 @@ class HeadsConfig:
     """What a set of heads is made of (sections 0x06B and 0x06C).
 
     `width`: the target's hidden width d. `heads`: K, how many tokens ahead. `layers`:
-    blocks of each head's network. `prefix_layers`: decoder layers over the committed
-    rows, the prefix attention of Hydra++ and the augmenting block of Clover.
-    `attention_heads`: of these and of Clover's gate. `inner`: width of their networks.
-    `rank`: of the Markov correction. A field that a kind has no use for is 0. Raises
-    `SpecbookError` for numbers that do not fit together.
+    blocks of each head's network. `bent`: width of the nonlinear way in the first block
+    of Hydra's and Clover's (`parts.Mix`), 0 for a linear one. `prefix_layers`: decoder
+    layers over the committed rows, the prefix attention of Hydra++ and the augmenting
+    block of Clover. `attention_heads`: of these and of Clover's gate. `inner`: width of
+    their networks. `rank`: of the Markov correction. A field that a kind has no use for
+    is 0. Raises `SpecbookError` for numbers that do not fit together.
     """
 
     kind: str
     width: int
     heads: int = 4
     layers: int = 1
+    bent: int = 0
     prefix_layers: int = 0
     attention_heads: int = 0
     inner: int = 0
@@ -47,6 +52,7 @@ class HeadsConfig:
         for name in ("width", "heads", "layers"):
             checks.integer(getattr(self, name), name, least=1)
         attends = self.kind in ("hydra_plus", "clover")
+        self._check("bent", False, self.kind in MIXING)
         self._check("prefix_layers", self.kind == "hydra_plus", attends)
         self._check("attention_heads", attends, attends)
         self._check("inner", self.prefix_layers > 0, self.prefix_layers > 0)
@@ -80,6 +86,8 @@ def config_of(kind: str, width: int, **changes: int) -> HeadsConfig:
     for name in changes:
         checks.one_of(name, f"field of {kind}", known)
     given: dict[str, int] = {**_DEFAULTS[kind], **changes}
+    if kind in MIXING:
+        given.setdefault("bent", width // 4)
     if kind in ("hydra_plus", "clover"):
         given.setdefault("attention_heads", _attention_heads(width))
         if given.get("prefix_layers"):

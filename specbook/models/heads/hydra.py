@@ -20,7 +20,7 @@ class Hydra(Heads):
     def __init__(self, config: HeadsConfig) -> None:
         super().__init__(config)
         self.networks = nn.ModuleList(
-            Network(head + 1, config.width, config.layers)
+            Network(head + 1, config.width, config.layers, config.bent)
             for head in range(1, config.heads + 1)
         )
 

@@ -37,31 +37,37 @@ class ResidualBlock(nn.Module):
 
 
 class Mix(nn.Module):
-    """state + A u + SiLU(B u + b), where u [R, parts d] is the concatenation of the
-    state and `parts` - 1 embeddings, each at unit size.
+    """state + A u + C SiLU(B u), where u [R, parts d] is the concatenation of the state
+    and `parts` - 1 embeddings, each at unit size, and A and B have a bias.
 
-    Two ways, a linear and a bent one, in one matrix: what a single earlier token says
-    about the next one is mostly linear in its embedding. Both start at zero.
+    Two ways, a linear and a bent one: what a single earlier token says about the next
+    one is mostly linear in its embedding, so the bent way is narrow, `bent` numbers
+    wide. With `bent` = 0 there is none. A and C start at zero.
     """
 
-    def __init__(self, parts: int, width: int) -> None:
+    def __init__(self, parts: int, width: int, bent: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(parts * width, 2 * width)
+        self.linear = nn.Linear(parts * width, width)
         nn.init.zeros_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
+        self.bent = None
+        if bent:
+            out = nn.Linear(bent, width, bias=False)
+            nn.init.zeros_(out.weight)
+            self.bent = nn.Sequential(nn.Linear(parts * width, bent), nn.SiLU(), out)
 
     def forward(self, state: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        straight, bent = self.linear(inputs).chunk(2, dim=-1)
-        return state + straight + F.silu(bent)
+        straight = state + self.linear(inputs)
+        return straight if self.bent is None else straight + self.bent(inputs)
 
 
 class Network(nn.Module):
     """The network of one head: `Mix`, then `layers` - 1 residual blocks, every one a
     block of its own."""
 
-    def __init__(self, parts: int, width: int, layers: int) -> None:
+    def __init__(self, parts: int, width: int, layers: int, bent: int) -> None:
         super().__init__()
-        self.mix = Mix(parts, width)
+        self.mix = Mix(parts, width, bent)
         # Never `[block] * n`: that is one block, used n times.
         self.blocks = nn.ModuleList(ResidualBlock(width) for _ in range(layers - 1))
 
