@@ -208,6 +208,11 @@ def test_a_number_that_the_dtype_cannot_hold_is_refused(tmp_path: Path) -> None:
         storage.write(tmp_path, heads, dtype="int8")
 
 
+def test_who_may_read_one_file_may_read_them_all(tmp_path: Path, target: Any) -> None:
+    folder = publish(tmp_path, shaken("medusa").float(), target.identity())
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
+
+
 def test_the_digest_is_of_every_number_and_the_shape() -> None:
     one, same, other = (storage.digest(shaken("hydra", n)) for n in (1, 1, 2))
     assert one == same != other

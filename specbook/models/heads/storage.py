@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from ... import checks
 from ...errors import ArtifactError, SpecbookError
@@ -66,7 +66,8 @@ def write(
     ids = None if vocabulary is None else checked_vocabulary(vocabulary)
     told = {"config": heads.config.to_json(), "vocabulary": ids}
     root = Path(folder)
-    save_file(kept, root / WEIGHTS)
+    # Not `save_file`: that leaves a file that only its owner may read.
+    (root / WEIGHTS).write_bytes(save(kept))
     (root / CONFIG).write_text(json.dumps(told) + "\n", encoding="utf-8")
 
 
