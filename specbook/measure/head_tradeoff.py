@@ -59,7 +59,7 @@ class Tradeoff:
             {point.nodes for point in self.points if point.kind == kind}
             for kind in self.kinds
         ]
-        return tuple(sorted(set.intersection(*found)))
+        return tuple(sorted(set.intersection(*found))) if found else ()
 
     def at(self, kind: str, nodes: int) -> Point:
         """The best tree of a kind at a size. Raises `SpecbookError` without one."""
@@ -120,6 +120,8 @@ class Tradeoff:
             for kind in self.kinds
         )
         plain = None if self.plain is None else float(scale * self.plain)
+        if not self.sizes:
+            raise SpecbookError("there is no size at which all kinds have a tree")
         best, small = self.best(), self.winner(self.sizes[0])
         return plotting.figure(
             plotting.tradeoff(lines, f"{unit} a token", plain=plain),
@@ -151,11 +153,13 @@ def tradeoff(
             raise SpecbookError(f"{name} must map kinds, got {value!r}")
     if set(acceptance) != set(draft_time):
         raise SpecbookError(
-            f"acceptance is of {sorted(acceptance)}, draft_time of {sorted(draft_time)}"
+            f"acceptance is of {list(acceptance)}, draft_time of {list(draft_time)}"
         )
     if not isinstance(verify_time, Mapping):
         raise SpecbookError(f"verify_time must map N to C_T(N), got {verify_time!r}")
     larger = {n: t for n, t in verify_time.items() if n != 1}
+    if (plain := verify_time.get(1)) is not None:
+        checks.real(plain, "t(1)", least=0)
     points = []
     for kind, slots in acceptance.items():
         checks.text(kind, "a kind")
@@ -177,4 +181,4 @@ def tradeoff(
                     one,
                 )
             )
-    return Tradeoff(tuple(points), verify_time.get(1))
+    return Tradeoff(tuple(points), plain)

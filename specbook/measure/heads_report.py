@@ -57,13 +57,22 @@ class Agreement:
     bins: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
+        checks.text(self.kind, "kind")
+        checks.text(self.workload, "workload")
         checks.integer(self.depth, "depth", least=1)
         for name in ("forced", "chain"):
-            counts = getattr(self, name)
-            if len(counts) != 2 or not 0 <= counts[0] <= counts[1]:
+            what = f"{name} of {self.kind}"
+            counts = checks.entries(getattr(self, name), what, "agreed and tried")
+            for count in counts:
+                checks.integer(count, what, least=0)
+            if len(counts) != 2 or counts[0] > counts[1]:
                 raise SpecbookError(f"{self.kind}: {name} must be agreed and tried")
-        for row in self.bins:
-            if len(row) != 3 or row[0] <= 0:
+        for row in checks.entries(self.bins, f"bins of {self.kind}", "bins"):
+            told = f"a bin of {self.kind}"
+            numbers = checks.entries(row, told, "rows, q and share")
+            for value, most in zip(numbers, (None, 1, 1), strict=False):
+                checks.float64(value, told, least=0, most=most)
+            if len(numbers) != 3 or not numbers[0]:
                 raise SpecbookError(f"{self.kind}: a bin is rows, q and share: {row}")
 
 
@@ -87,6 +96,8 @@ class Planned:
         checks.one_of(self.use, "use", (SHARED, OWN))
         for name in ("tokens", "drafting", "verifying", "plain"):
             checks.float64(getattr(self, name), f"{name} of {self.kind}", least=0)
+        if not self.verifying:
+            raise SpecbookError(f"verifying of {self.kind} must be above 0")
         self.shape()  # raises for what is no tree
 
     @property

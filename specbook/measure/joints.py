@@ -29,14 +29,17 @@ class Joint:
 
     `weights`: {text: integer weight}; a text is a tuple of token ids or a string of
     letters, of which `a` is token 0. Raises `SpecbookError` for texts of different
-    lengths, an empty law, and weights that are no counts.
+    lengths, a text that is there twice, an empty law, and weights that are no counts.
     """
 
     def __init__(self, weights: Mapping[Any, int]) -> None:
-        found = {}
+        if not isinstance(weights, Mapping):
+            raise SpecbookError(f"weights must map texts, got {weights!r}")
+        found: dict[tuple[int, ...], int] = {}
         for text, weight in weights.items():
-            ids = [ord(x) - ord("a") for x in text] if isinstance(text, str) else text
-            key = tuple(checks.token_ids(ids, f"text {text!r}"))
+            key = _ids(text)
+            if key in found:
+                raise SpecbookError(f"text {text!r} is there twice, once as {key}")
             if checks.integer(weight, f"weight of {text!r}", least=0):
                 found[key] = weight
         lengths = {len(text) for text in found}
@@ -46,9 +49,21 @@ class Joint:
         self.depth = min(lengths)
         self.size = 1 + max(token for text in found for token in text)
 
-    def mass(self, text: Sequence[int]) -> Fraction:
-        """The probability of a whole text, a Fraction."""
-        return Fraction(self.weights.get(tuple(text), 0), sum(self.weights.values()))
+    def mass(self, text: Sequence[int] | str) -> Fraction:
+        """The probability of a whole text, a Fraction. Raises `SpecbookError` for a
+        text of another length or of other tokens."""
+        return Fraction(
+            self.weights.get(self._whole(text), 0), sum(self.weights.values())
+        )
+
+    def _whole(self, text: Any) -> tuple[int, ...]:
+        """`text` as token ids, which could be one of the texts."""
+        ids = _ids(text, self.size)
+        if len(ids) != self.depth:
+            raise SpecbookError(
+                f"text {text!r} has {len(ids)} tokens, a whole one {self.depth}"
+            )
+        return ids
 
     def marginals(self) -> list[np.ndarray]:
         """The law [size] of the token at each place, Fractions."""
@@ -58,19 +73,28 @@ class Joint:
                 found[place][token] += weight
         return [exact(row) for row in found]
 
-    def product(self, text: Sequence[int]) -> Any:
-        """The probability of a text under the product of the marginals."""
+    def product(self, text: Sequence[int] | str) -> Any:
+        """The probability of a text under the product of the marginals. Raises as
+        `mass`."""
         found: Any = 1
-        for row, token in zip(self.marginals(), text, strict=True):
+        for row, token in zip(self.marginals(), self._whole(text), strict=True):
             found = found * row[token]
         return found
 
     def likelihood(self, rows: Sequence[Any]) -> Any:
         """How probable the product of the laws `rows`, one a place, makes all texts
-        together, each as often as its weight says."""
+        together, each as often as its weight says. Raises `SpecbookError` for rows that
+        are not as many, and `LawError` for one that is no law over the tokens."""
+        given = checks.entries(rows, "rows", "laws")
+        if len(given) != self.depth:
+            raise SpecbookError(f"{len(given)} laws for texts of {self.depth} tokens")
+        laws = [
+            checks.law(row, f"rows[{place}]", size=self.size)
+            for place, row in enumerate(given)
+        ]
         found: Any = 1
         for text, weight in self.weights.items():
-            for row, token in zip(rows, text, strict=True):
+            for row, token in zip(laws, text, strict=True):
                 found = found * row[token] ** weight
         return found
 
@@ -117,3 +141,9 @@ class Joint:
 
         found: Any = law(program)
         return sum(count * mass for count, mass in found.items())
+
+
+def _ids(text: Any, size: int | None = None) -> tuple[int, ...]:
+    """A text as token ids: letters count from `a`."""
+    ids = [ord(x) - ord("a") for x in text] if isinstance(text, str) else text
+    return tuple(checks.token_ids(ids, f"text {text!r}", vocab_size=size))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from specbook.errors import SpecbookError
-from specbook.measure.head_tradeoff import tradeoff
+from specbook.measure.head_tradeoff import Tradeoff, tradeoff
 from specbook.plotting import tradeoff as draw
 from specbook.plotting.frame import PlotError
 from specbook.topologies.progress import expected_progress
@@ -90,6 +90,9 @@ def test_what_does_not_fit_is_refused() -> None:
         ((ACCEPTANCE, TIMES, {"medusa": 1}), "draft_time of"),
         ((ACCEPTANCE, 5, DRAFTS), "verify_time must map"),
         ((ACCEPTANCE, {1: F(1)}, DRAFTS), "verify_time"),
+        ((ACCEPTANCE, {**TIMES, 1: "soon"}, DRAFTS), r"t\(1\) must be"),
+        ((ACCEPTANCE, {**TIMES, 1: F(-1)}, DRAFTS), r"t\(1\) must be"),
+        ((ACCEPTANCE, TIMES, {"medusa": 1, 2: 3}), "draft_time of"),
     ):
         with pytest.raises(SpecbookError, match=told):
             tradeoff(*given)
@@ -122,3 +125,14 @@ def test_table_and_figure_say_who_wins(tmp_path: Path) -> None:
 def test_lines_that_cannot_be_drawn_are_refused(lines: Any) -> None:
     with pytest.raises((SpecbookError, PlotError)):
         draw(lines, "ms a token")
+
+
+def test_kinds_without_a_common_size_have_a_table_and_no_figure() -> None:
+    whole = tradeoff(ACCEPTANCE, TIMES, DRAFTS)
+    one, other = whole.kinds[:2]
+    least, most = whole.sizes[0], whole.sizes[-1]
+    apart = Tradeoff((whole.at(one, least), whole.at(other, most)))
+    for found in (apart, Tradeoff(())):
+        assert found.sizes == () and not found.table().rows
+        with pytest.raises(SpecbookError, match="no size at which|is none of"):
+            found.figure(1.0, "s", "here")

@@ -91,8 +91,29 @@ def test_the_likelihood_of_a_product():
         ({"": 1}, "one length"),
         ({"ab": -1}, "weight of 'ab'"),
         ({"aB": 1}, "text 'aB'"),
+        ({"ab": 1, (0, 1): 3}, "twice"),
+        ([("ab", 1)], "weights must map texts"),
     ],
 )
 def test_what_is_no_joint_law_is_refused(weights, told):
     with pytest.raises(SpecbookError, match=told):
         Joint(weights)
+
+
+def test_a_text_may_be_letters_everywhere_and_must_be_whole():
+    joint = Joint({"ab": 1, "ba": 3})
+    assert joint.mass("ab") == joint.mass((0, 1)) == F(1, 4)
+    assert joint.product("ab") == joint.product((0, 1)) == F(1, 16)
+    for text in ((0,), "aba", (0, -1), (0, 2), "ac", 3):
+        for ask in (joint.mass, joint.product):
+            with pytest.raises(SpecbookError, match="text"):
+                ask(text)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [None, [[1, 0]], [[1], [1]], [[1, 0], [2, -1]], [[3, 3], [5, 5]]],
+)
+def test_a_likelihood_is_of_one_law_a_place(rows):
+    with pytest.raises(SpecbookError, match="laws|rows"):
+        Joint({"ab": 1, "ba": 3}).likelihood(rows)
