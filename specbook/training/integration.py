@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import drafts, paths
+from .. import checks, drafts, paths
 from ..contract import SourceContract
 from ..errors import ArtifactError
 from . import artifact
@@ -50,6 +50,8 @@ def shipped(root: Path | None = None) -> list[Shipped]:
     found = []
     for path in sorted(folder.glob(f"*/*/{artifact.MANIFEST}")):
         manifest = artifact.load_manifest(path.parent)
+        number = manifest.get("parameters")
+        checks.integer(number, f"{path}: parameters", least=0, error=ArtifactError)
         size = sum((path.parent / name).stat().st_size for name in manifest["files"])
         found.append(Shipped(_source(manifest, path), path.parent, manifest, size))
     return sorted(found, key=lambda one: (one.source, one.folder.name))

@@ -94,13 +94,14 @@ def counted(way: str, *streams: Sequence[int], heads: int = 3) -> list[int]:
     """How many rows a way makes of `streams`, and how many have each fault."""
     make = WAYS[checks.one_of(way, "way", tuple(WAYS))]
     found = [faults(row, s) for s in streams for row in make(s, heads)]
-    return [len(found), *(sum(kind) for kind in zip(*found, strict=True))]
+    return [len(found), *(sum(row[i] for row in found) for i in range(len(FAULTS)))]
 
 
 def _shifted(
     segments: Sequence[int], heads: int, first: int, state: Callable[[int], int]
 ) -> list[Places]:
-    n = len(segments)
+    n = len(checks.entries(segments, "segments", "segment ids"))
+    checks.integer(heads, "heads", least=0)
     return [
         Places(i, state(t), tuple(range(t, t + i)), t + i)
         for t in range(first, n)

@@ -17,6 +17,7 @@ import torch
 from .. import checks
 from ..errors import SpecbookError
 from ..models.target import check_config, check_model, head_inputs
+from .rows import checked_stream
 
 
 @torch.inference_mode()
@@ -39,13 +40,9 @@ def segment_causal_states(
     check_config(model.config)
     vocab_size = len(model.get_output_embeddings().weight)
     ids = checks.token_ids(tokens, vocab_size=vocab_size)
-    segments = checks.entries(segment_ids, "segment_ids", "segment ids")
     flags = [True] * len(ids) if valid is None else valid
-    active = [
-        checks.boolean(flag, f"valid[{place}]")
-        for place, flag in enumerate(checks.entries(flags, "valid", "booleans"))
-    ]
-    if not len(segments) == len(active) == len(ids) or not ids:
+    segments, active = checked_stream(segment_ids, flags)
+    if len(segments) != len(ids) or not ids:
         raise SpecbookError(
             f"{len(ids)} tokens, {len(segments)} segment ids and {len(active)} flags: "
             "a packed stream has one of each a position, and at least one"
@@ -77,7 +74,16 @@ def path_states(
     check_config(model.config)
     vocab_size = len(model.get_output_embeddings().weight)
     ids = checks.token_ids(tokens, vocab_size=vocab_size)
-    segments = checks.entries(segment_ids, "segment_ids", "segment ids")
+    segments, _ = checked_stream(segment_ids, [True] * len(ids))
+    for value, name, axes in ((rows, "rows", 1), (paths, "paths", 2)):
+        if (
+            not isinstance(value, torch.Tensor)
+            or value.dtype != torch.int64
+            or value.dim() != axes
+        ):
+            raise SpecbookError(
+                f"{name} must be an int64 tensor of {axes} axes, got {value!r}"
+            )
     count, depth = paths.shape
     if len(segments) != len(ids) or len(rows) != count or not count or not depth:
         raise SpecbookError(

@@ -71,19 +71,31 @@ def of_manifest(manifest: Mapping[str, Any], source: str) -> Told:
         rows = int(manifest["data"]["counts"]["rows"])
         parameters = int(manifest["parameters"])
         steps, rate = int(settings["steps"]), float(settings["learning_rate"])
-    except (KeyError, IndexError, TypeError, ValueError) as problem:
+        # A draft model has no choice of loss: it is distilled.
+        is_label = settings.get("loss") == "label"
+        weighs = float(settings.get("state_weight", 0.0))
+        decay = float(settings.get("decay", 1.0))
+        share = float(settings.get("self_share", 0.0))
+        name = checks.text(manifest["name"], "name")
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        OverflowError,
+        TypeError,
+        ValueError,
+    ) as problem:
         raise SpecbookError(f"this manifest tells no recipe: {problem!r}") from problem
-    # A draft model has no choice of loss: it is distilled.
-    learns = "hard labels" if settings.get("loss") == "label" else "the target's law"
-    if settings.get("state_weight"):
+    learns = "hard labels" if is_label else "the target's law"
+    if weighs:
         learns += " and its next state"
-    if settings.get("decay", 1.0) != 1.0:
-        learns += f", head i weighs {settings['decay']:g} to the power i - 1"
-    if share := settings.get("self_share"):
+    if decay != 1.0:
+        learns += f", head i weighs {decay:g} to the power i - 1"
+    if share:
         learns += f", {share:.0%} of the rows on the heads' own tokens"
     begun = "least squares, then " if settings.get("start") == "least_squares" else ""
     return Told(
-        name=str(manifest["name"]),
+        name=name,
         source=source,
         makes=f"{parameters:,} weights for a frozen target",
         learns=f"{learns}, {rows:,} rows",

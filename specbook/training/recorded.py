@@ -46,9 +46,15 @@ def lessons(
     head = model.get_output_embeddings().weight.detach()
     checks.integer(top_k, "top_k", least=1, most=len(head))
     wholes, prompts = [], []
-    for place, (prompt, answer) in enumerate(answers):
-        if not len(prompt) or not len(answer):
-            raise SpecbookError(f"answers[{place}] has no prompt or no answer")
+    for place, pair in enumerate(checks.entries(answers, "answers", "answers")):
+        name = f"answers[{place}]"
+        ids = [
+            checks.token_ids(part, name, vocab_size=len(head))
+            for part in checks.entries(pair, name, "a prompt and what was answered")
+        ]
+        if len(ids) != 2 or not ids[0] or not ids[1]:
+            raise SpecbookError(f"{name} has no prompt or no answer, or has more")
+        prompt, answer = ids
         wholes.append([*prompt, *answer])
         prompts.append(len(prompt))
     if not wholes:

@@ -44,7 +44,7 @@ def hydra_teacher_rows(
     flags that are no booleans, and vectors of different widths. Section 0x06B.
     """
     tokens = checks.token_ids(tokens)
-    segments, active = _checked(segment_ids, valid)
+    segments, active = checked_stream(segment_ids, valid)
     hidden = _rows(hidden)
     if not len(hidden) == len(segments) == len(tokens):
         raise SpecbookError(
@@ -91,7 +91,7 @@ def eligible(segment_ids: Any, valid: Any, max_future: int) -> torch.Tensor:
     `segment_ids`: integers [n], `valid`: booleans [n], as sequences, arrays or tensors.
     """
     checks.integer(max_future, "max_future", least=0)
-    segments, active = _checked(segment_ids, valid)
+    segments, active = checked_stream(segment_ids, valid)
     n = len(active)
     if n == 0:
         return torch.zeros((0, max_future), dtype=torch.bool)
@@ -123,7 +123,8 @@ def head_rows(segment_ids: Any, valid: Any, max_future: int) -> list[HeadRows]:
     return found
 
 
-def _checked(segment_ids: Any, valid: Any) -> tuple[list[Any], list[bool]]:
+def checked_stream(segment_ids: Any, valid: Any) -> tuple[list[Any], list[bool]]:
+    """Both as lists: integers or names, and booleans, as many of each."""
     segments = checks.entries(segment_ids, "segment_ids", "segment ids")
     for place, name in enumerate(segments):
         if not isinstance(name, str):

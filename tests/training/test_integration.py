@@ -74,6 +74,16 @@ def test_a_damaged_or_unknown_artifact_is_refused(tmp_path):
         integration.shipped(tmp_path)
 
 
+@pytest.mark.parametrize("number", ["many", -1, None])
+def test_an_artifact_that_does_not_tell_its_size_is_refused(tmp_path, number):
+    heads_in(tmp_path)
+    path = tmp_path / "heads" / "hydra" / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**manifest, "parameters": number}), encoding="utf-8")
+    with pytest.raises(ArtifactError, match="parameters"):
+        integration.shipped(tmp_path)
+
+
 def test_what_the_book_ships_is_found():
     found = integration.shipped()
     folders = sorted(
@@ -121,6 +131,28 @@ def test_a_manifest_without_a_recipe_is_refused(tmp_path, field):
     for broken in ({}, [], None):
         with pytest.raises(SpecbookError, match="tells no recipe"):
             recipes.of_manifest({**manifest, field: broken}, "hydra")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps": float("inf")},
+        {"decay": "x"},
+        {"decay": [1]},
+        {"self_share": "half"},
+        {"self_share": {}},
+        {"state_weight": "no"},
+    ],
+)
+def test_settings_that_are_no_numbers_tell_no_recipe(tmp_path, changes):
+    manifest = heads_in(tmp_path)
+    with pytest.raises(SpecbookError, match="tells no recipe"):
+        recipes.of_manifest({**manifest, "settings": {**SETTINGS, **changes}}, "hydra")
+    with pytest.raises(SpecbookError, match="tells no recipe"):
+        recipes.of_manifest({**manifest, "name": None}, "hydra")
+    endless = [{**manifest["loss_curve"][-1], "epoch": float("inf")}]
+    with pytest.raises(SpecbookError, match="tells no recipe"):
+        recipes.of_manifest({**manifest, "loss_curve": endless}, "hydra")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from specbook.errors import SpecbookError
 from specbook.training import naive_rows
-from specbook.training.naive_rows import WAYS, counted, faults, packed, ruled
+from specbook.training.naive_rows import (
+    FAULTS,
+    WAYS,
+    counted,
+    faults,
+    packed,
+    ruled,
+)
 
 
 def test_by_hand():
@@ -54,3 +61,15 @@ def test_an_unknown_way_is_refused():
         counted("skip", [0])
     with pytest.raises(SpecbookError, match="lengths"):
         packed(-1)
+
+
+def test_no_row_has_no_fault():
+    assert counted("the rule") == counted("borrow", [0, 0]) == [0, 0, 0, 0]
+    for way in WAYS:
+        assert len(counted(way, packed(1))) == 1 + len(FAULTS)
+        with pytest.raises(SpecbookError, match="at least 0, got -1"):
+            counted(way, packed(4), heads=-1)
+        with pytest.raises(SpecbookError, match="must be an integer"):
+            counted(way, packed(4), heads=1.5)
+    with pytest.raises(SpecbookError, match="segments"):
+        WAYS["wrap"](None, 2)

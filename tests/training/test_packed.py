@@ -9,7 +9,7 @@ import torch
 
 from specbook.errors import SpecbookError, TargetError
 from specbook.models.tiny import tiny_llama, tiny_model
-from specbook.training.packed import segment_causal_states
+from specbook.training.packed import path_states, segment_causal_states
 from specbook.training.rows import head_rows
 
 TOLERANCE = 1e-4
@@ -99,6 +99,7 @@ def test_no_row_sees_an_inactive_token() -> None:
         ({"segment_ids": [0, 0]}, "2 segment ids"),
         ({"valid": [True]}, "1 flags"),
         ({"valid": [True, 1, True]}, r"valid\[1\]"),
+        ({"segment_ids": [0.5, 0.5, 0.5]}, r"segment_ids\[0\] must be an integer"),
         ({"model": 3}, "transformers model"),
         ({"model": "narrow"}, "a document has 3 tokens, the model 2 positions"),
     ],
@@ -115,3 +116,20 @@ def test_bad_input_is_refused(change: dict[str, Any], told: str) -> None:
     }
     with pytest.raises((SpecbookError, TargetError), match=told):
         segment_causal_states(**{**given, **change})
+
+
+@pytest.mark.parametrize(
+    ("rows", "paths", "told"),
+    [
+        ([0], torch.tensor([[1]]), "rows must be an int64 tensor of 1 axes"),
+        (torch.tensor([0.0]), torch.tensor([[1]]), "rows must be an int64"),
+        (torch.tensor([[0]]), torch.tensor([[1]]), "rows must be an int64"),
+        (torch.tensor([0]), torch.tensor([1]), "paths must be an int64"),
+        (torch.tensor([0]), torch.tensor([[64]]), r"paths\[0\] = 64"),
+        (torch.tensor([2]), torch.tensor([[1]]), r"outside 0 \.\. 1"),
+        (torch.tensor([0, 1]), torch.tensor([[1]]), "they do not fit"),
+    ],
+)
+def test_paths_that_are_none_are_refused(rows: Any, paths: Any, told: str) -> None:
+    with pytest.raises(SpecbookError, match=told):
+        path_states(tiny_llama(), [1, 2], [0, 0], rows, paths)

@@ -49,10 +49,15 @@ def test_rows_are_read_off_in_parts(tmp_path, monkeypatch):
         assert np.array_equal(one.top_ids, other.top_ids)
 
 
-@pytest.mark.parametrize("answer", [([], [1]), ([1], [])])
+@pytest.mark.parametrize(
+    "answer",
+    [([], [1]), ([1], []), 7, [[1]], ([1], [2], [3]), ([1], [64]), ([1], 2), "ab"],
+)
 def test_what_is_empty_is_refused(tmp_path, answer):
     with pytest.raises(SpecbookError, match=r"answers\[1\]"):
         made(tmp_path, [ANSWERS[0], answer])
+    with pytest.raises(SpecbookError, match="answers must be"):
+        made(tmp_path, None)
     with pytest.raises(SpecbookError, match="no answers"):
         made(tmp_path, [])
 
