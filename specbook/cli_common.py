@@ -1,26 +1,20 @@
-"""What every command shares: options, one-line errors, where output goes."""
+"""What commands do alike: errors in one line, options left out, where output goes."""
 
 from __future__ import annotations
 
 import functools
+import json
 import sys
 from collections.abc import Callable
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from .errors import FetchError
 
-TargetOption = Annotated[
-    str | None,
-    typer.Option(
-        help="A folder or hub id of a causal language model. Default: "
-        "$SPECBOOK_TARGET, or else the book's own target."
-    ),
-]
-DebugOption = Annotated[
-    bool, typer.Option("--debug", help="Show the traceback of an error.")
-]
+if TYPE_CHECKING:
+    from .measure.report import Report
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -55,6 +49,19 @@ def _told(error: Exception) -> str:
     return text if isinstance(error, FetchError) else " ".join(text.split())
 
 
+def given(**options: Any) -> dict[str, Any]:
+    """Those options that were given; the others keep the function's own defaults.
+
+    A repeatable option comes as a list, empty or None where it was not given, and
+    goes on as a tuple.
+    """
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in options.items()
+        if value is not None and value != []
+    }
+
+
 def console() -> Any:
     """A rich console on standard output."""
     from rich.console import Console
@@ -65,3 +72,30 @@ def console() -> Any:
 def say(line: str) -> None:
     """A line of progress, on standard error."""
     typer.echo(line, err=True)
+
+
+def print_report(report: Report, out: Path | None, *, as_json: bool) -> None:
+    """What was measured: how, then tables of numbers, then what follows from them."""
+    if as_json:
+        typer.echo(json.dumps(report.as_dict(), indent=1))
+        return
+    from rich.table import Table
+
+    from .measure.report import aligned
+
+    for line in report.options():
+        console().print(line)
+    for title, head, rows in report.tables():
+        table = Table(title=title)
+        for name, side in zip(head, aligned(rows) or ["left"] * len(head), strict=True):
+            # Where a table is too wide, cells go on in the next line: none is cut.
+            table.add_column(
+                name, justify="right" if side == "right" else "left", overflow="fold"
+            )
+        for row in rows:
+            table.add_row(*row)
+        console().print(table)
+    for line in report.strengths():
+        console().print(line)
+    if out is not None:
+        say(f"written to {out}")

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from .cli_common import DebugOption, TargetOption, guarded, say
-from .cli_measure import (
-    ClockOption,
-    HalfOption,
-    JsonOption,
-    LengthOption,
-    OutOption,
-    PromptsOption,
-    QuickOption,
-    WorkloadOption,
-    print_report,
-)
+from . import cli_options as option
+from .cli_common import given, guarded, print_report, say
 
 
 def register(bench_app: typer.Typer) -> None:
@@ -27,7 +17,7 @@ def register(bench_app: typer.Typer) -> None:
 
 
 def heads(
-    target: TargetOption = None,
+    target: option.Target = None,
     kinds: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,14 +28,11 @@ def heads(
         Path | None,
         typer.Option(help="Holds a folder of each kind. Default: those shipped."),
     ] = None,
-    workload: WorkloadOption = None,
-    half: HalfOption = "evaluation",
-    prompts_per_workload: PromptsOption = None,
-    max_new_tokens: LengthOption = 128,
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option(help="Repeatable. Default: float32 and bfloat16."),
-    ] = None,
+    workload: option.Workload = None,
+    half: option.Half = "evaluation",
+    prompts_per_workload: option.Prompts = None,
+    max_new_tokens: option.Length = 128,
+    dtype: option.Dtypes = None,
     nodes: Annotated[
         int, typer.Option(help="Rows of the tree that all share, root included.")
     ] = 16,
@@ -61,26 +48,16 @@ def heads(
         list[Path] | None,
         typer.Option(help="From measure verify-time, one a dtype. Default: measured."),
     ] = None,
-    repeats: Annotated[int, typer.Option(help="Runs of each prompt.")] = 1,
-    clock: ClockOption = "wall",
-    quick: QuickOption = False,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    repeats: option.Repeats = 1,
+    clock: option.Clock = "wall",
+    quick: option.Quick = False,
+    out: option.Out = None,
+    as_json: option.Json = False,
+    debug: option.Debug = False,
 ) -> None:
     """Measure draft heads: agreement, tokens a round, speed, and where time goes."""
     from .measure import bench_heads as bench
 
-    given: dict[str, Any] = {
-        name: tuple(value)
-        for name, value in (
-            ("workloads", workload),
-            ("dtypes", dtype),
-            ("heads", kinds),
-            ("times", times),
-        )
-        if value
-    }
     report = bench.run(
         target,
         folder=folder,
@@ -95,6 +72,6 @@ def heads(
         quick=quick,
         out=out,
         progress=say,
-        **given,
+        **given(workloads=workload, dtypes=dtype, heads=kinds, times=times),
     )
     print_report(report, out, as_json=as_json)

@@ -6,14 +6,14 @@ Each is a thin line to the function of the same name in `specbook.measure` or
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from . import checks, drafts
-from .cli_common import DebugOption, TargetOption, console, guarded, say
+from . import cli_options as option
+from .cli_common import given, guarded, print_report, say
 from .errors import SpecbookError
 from .policy import SamplingPolicy
 
@@ -23,50 +23,22 @@ measure_app = typer.Typer(
     no_args_is_help=True,
 )
 
-DraftOption = Annotated[
-    str | None,
-    typer.Option(help="A folder or hub id. Default: the draft that is shipped."),
-]
-WorkloadOption = Annotated[
-    list[str] | None, typer.Option(help="Repeatable. Default: all four.")
-]
-HalfOption = Annotated[str, typer.Option(help="development or evaluation prompts.")]
-PromptsOption = Annotated[
-    int | None, typer.Option("--prompts", help="The first so many of each.")
-]
-LengthOption = Annotated[int, typer.Option(help="At most so many each.")]
-ClockOption = Annotated[
-    str,
-    typer.Option(
-        help="wall, or cpu: processor time, for a machine that others use too "
-        "(with OMP_NUM_THREADS=1)."
-    ),
-]
-QuickOption = Annotated[bool, typer.Option("--quick", help="Only see that it works.")]
-OutOption = Annotated[
-    Path | None, typer.Option(help="Folder for the JSON, the table, the figure.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the JSON.")]
-
 
 @bench_app.command("decode")
 @guarded
 def bench_decode(
-    target: TargetOption = None,
-    workload: WorkloadOption = None,
-    half: HalfOption = "evaluation",
-    prompts_per_workload: PromptsOption = None,
-    max_new_tokens: LengthOption = 128,
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option(help="Repeatable. Default: float32 and bfloat16."),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="Runs of each prompt.")] = 1,
-    clock: ClockOption = "wall",
-    quick: QuickOption = False,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    target: option.Target = None,
+    workload: option.Workload = None,
+    half: option.Half = "evaluation",
+    prompts_per_workload: option.Prompts = None,
+    max_new_tokens: option.Length = 128,
+    dtype: option.Dtypes = None,
+    repeats: option.Repeats = 1,
+    clock: option.Clock = "wall",
+    quick: option.Quick = False,
+    out: option.Out = None,
+    as_json: option.Json = False,
+    debug: option.Debug = False,
 ) -> None:
     """Time transformers and specbook on the same prompts and weights, interleaved."""
     from .measure import bench_decode as bench
@@ -81,7 +53,7 @@ def bench_decode(
         quick=quick,
         out=out,
         progress=say,
-        **_given(workloads=workload, dtypes=dtype),
+        **given(workloads=workload, dtypes=dtype),
     )
     print_report(report, out, as_json=as_json)
 
@@ -89,18 +61,18 @@ def bench_decode(
 @bench_app.command("retrieval")
 @guarded
 def bench_retrieval(
-    target: TargetOption = None,
+    target: option.Target = None,
     tokens: Annotated[
         int | None, typer.Option(help="About so many in the index.")
     ] = None,
     queries: Annotated[int | None, typer.Option(help="Contexts to look up.")] = None,
     repeats: Annotated[int, typer.Option(help="Builds, and rounds of queries.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the contexts.")] = 0,
-    clock: ClockOption = "wall",
-    quick: QuickOption = False,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    clock: option.Clock = "wall",
+    quick: option.Quick = False,
+    out: option.Out = None,
+    as_json: option.Json = False,
+    debug: option.Debug = False,
 ) -> None:
     """Compare retrieval indexes on the installed packages' sources."""
     from .measure import bench_retrieval as bench
@@ -113,7 +85,7 @@ def bench_retrieval(
         quick=quick,
         out=out,
         progress=say,
-        **_given(tokens=tokens, queries=queries),
+        **given(tokens=tokens, queries=queries),
     )
     print_report(report, out, as_json=as_json)
 
@@ -121,18 +93,18 @@ def bench_retrieval(
 @bench_app.command("draft")
 @guarded
 def bench_draft(
-    target: TargetOption = None,
-    draft: DraftOption = None,
-    workload: WorkloadOption = None,
-    half: HalfOption = "evaluation",
-    prompts_per_workload: PromptsOption = None,
-    max_new_tokens: LengthOption = 128,
-    repeats: Annotated[int, typer.Option(help="Runs of each prompt.")] = 1,
-    clock: ClockOption = "wall",
-    quick: QuickOption = False,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    target: option.Target = None,
+    draft: option.Draft = None,
+    workload: option.Workload = None,
+    half: option.Half = "evaluation",
+    prompts_per_workload: option.Prompts = None,
+    max_new_tokens: option.Length = 128,
+    repeats: option.Repeats = 1,
+    clock: option.Clock = "wall",
+    quick: option.Quick = False,
+    out: option.Out = None,
+    as_json: option.Json = False,
+    debug: option.Debug = False,
 ) -> None:
     """Time a draft model here and in transformers, and count what is accepted."""
     from .measure import bench_draft as bench
@@ -148,7 +120,7 @@ def bench_draft(
         quick=quick,
         out=out,
         progress=say,
-        **_given(workloads=workload),
+        **given(workloads=workload),
     )
     print_report(report, out, as_json=as_json)
 
@@ -156,8 +128,8 @@ def bench_draft(
 @bench_app.command("verifiers")
 @guarded
 def bench_verifiers(
-    target: TargetOption = None,
-    draft: DraftOption = None,
+    target: option.Target = None,
+    draft: option.Draft = None,
     synthetic: Annotated[
         bool, typer.Option("--synthetic", help="Zipf rows instead of two models'.")
     ] = False,
@@ -168,11 +140,11 @@ def bench_verifiers(
     temperature: Annotated[float, typer.Option(help="Of both models.")] = 1.0,
     repeats: Annotated[int, typer.Option(help="Choices a row.")] = 5,
     seed: Annotated[int, typer.Option(help="Of rows and drafts.")] = 0,
-    clock: ClockOption = "wall",
-    quick: QuickOption = False,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    clock: option.Clock = "wall",
+    quick: option.Quick = False,
+    out: option.Out = None,
+    as_json: option.Json = False,
+    debug: option.Debug = False,
 ) -> None:
     """Time every verifier's own choice at a real vocabulary, and the optimum."""
     from .measure import bench_verifiers as bench
@@ -198,10 +170,10 @@ def bench_verifiers(
 @guarded
 def record(
     out: Annotated[Path, typer.Option(help="Folder of the recordings.")],
-    target: TargetOption = None,
-    temperature: Annotated[float, typer.Option(help="0 takes the argmax.")] = 0.0,
-    max_new_tokens: Annotated[int, typer.Option(help="At most so many each.")] = 128,
-    debug: DebugOption = False,
+    target: option.Target = None,
+    temperature: option.Temperature = 0.0,
+    max_new_tokens: option.Length = 128,
+    debug: option.Debug = False,
 ) -> None:
     """Record what the target says to the frozen prompts; a second run goes on."""
     from .measure.setup import folder
@@ -237,14 +209,13 @@ def replay(
     datastore: Annotated[
         Path | None, typer.Option(help="An index file, for the source rest.")
     ] = None,
-    debug: DebugOption = False,
+    debug: option.Debug = False,
 ) -> None:
     """Tokens a round of a source on recorded answers; no model is run."""
     from .measure import recording
     from .measure import replay as replay_on
 
-    given = {} if datastore is None else {"datastore": datastore}
-    made = drafts.make(source, **given)
+    made = drafts.make(source, **given(datastore=datastore))
     found = replay_on(made, recording.load(temperature, folder=recordings, half=half))
     for row in found.rows():
         low, high = row["interval"] or (row["tokens_per_round"],) * 2
@@ -256,12 +227,12 @@ def replay(
 
 def index(
     out: Annotated[Path, typer.Option(help="The index file to write.")],
-    target: TargetOption = None,
+    target: option.Target = None,
     package: Annotated[
         list[str] | None,
         typer.Option(help="Installed package; repeatable. Default: the book's list."),
     ] = None,
-    debug: DebugOption = False,
+    debug: option.Debug = False,
 ) -> None:
     """Build a REST datastore of installed packages' Python sources."""
     from . import corpora
@@ -279,39 +250,3 @@ def index(
     made = build_for_target(out, models.load_target(target), packages=packages)
     typer.echo(f"{out}: {made.documents:,} documents, {made.tokens:,} tokens")
     typer.echo(f"hash {made.hash}")
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    """Those options that were given; the others keep the function's own defaults."""
-    return {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in options.items()
-        if value is not None and value != []
-    }
-
-
-def print_report(report: Any, out: Path | None, *, as_json: bool) -> None:
-    """What was measured: how, then tables of numbers, then what follows from them."""
-    if as_json:
-        typer.echo(json.dumps(report.as_dict(), indent=1))
-        return
-    from rich.table import Table
-
-    from .measure.report import aligned
-
-    for line in getattr(report, "options", list)():
-        console().print(line)
-    for title, head, rows in report.tables():
-        table = Table(title=title)
-        for name, side in zip(head, aligned(rows) or ["left"] * len(head), strict=True):
-            # Where a table is too wide, cells go on in the next line: none is cut.
-            table.add_column(
-                name, justify="right" if side == "right" else "left", overflow="fold"
-            )
-        for row in rows:
-            table.add_row(*row)
-        console().print(table)
-    for line in getattr(report, "strengths", list)():
-        console().print(line)
-    if out is not None:
-        say(f"written to {out}")

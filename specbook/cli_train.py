@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from . import checks
-from .cli_common import DebugOption, TargetOption, guarded, say
+from . import cli_options as option
+from .cli_common import given, guarded, say
 
 train_app = typer.Typer(help="Train a draft for a target.", no_args_is_help=True)
 
@@ -34,7 +35,7 @@ ResumeOption = Annotated[
 @guarded
 def train_draft(
     out: Annotated[Path, typer.Option(help="Folder of the trained draft.")],
-    target: TargetOption = None,
+    target: option.Target = None,
     rows: RowsOption = 440_000,
     steps: StepsOption = None,
     layers: Annotated[int | None, typer.Option(help="Of the draft.")] = None,
@@ -52,7 +53,7 @@ def train_draft(
     ] = None,
     seed: SeedOption = 0,
     resume: ResumeOption = False,
-    debug: DebugOption = False,
+    debug: option.Debug = False,
 ) -> None:
     """Train a small draft model by distillation and write it as a checkpoint.
 
@@ -62,7 +63,7 @@ def train_draft(
     from .training.settings import Recipe, Settings
 
     checks.integer(rows, "rows", least=1)
-    given = _given(
+    chosen = given(
         steps=steps,
         width=width,
         inner=inner,
@@ -71,7 +72,7 @@ def train_draft(
         start=start,
         layers=layers,
     )
-    settings = Settings(**given, seed=seed)
+    settings = Settings(**chosen, seed=seed)
     recipe = Recipe(seed=seed)
 
     from .training import run
@@ -100,7 +101,7 @@ def train_heads(
         str, typer.Argument(help="medusa, hydra, hydra_plus, clover or markov.")
     ],
     out: Annotated[Path, typer.Option(help="Folder of the trained heads.")],
-    target: TargetOption = None,
+    target: option.Target = None,
     rows: RowsOption = 440_000,
     source_rows: Annotated[
         int,
@@ -167,7 +168,7 @@ def train_heads(
     ] = None,
     seed: SeedOption = 0,
     resume: ResumeOption = False,
-    debug: DebugOption = False,
+    debug: option.Debug = False,
 ) -> None:
     """Train draft heads on a frozen target and write them as an artifact.
 
@@ -179,7 +180,7 @@ def train_heads(
 
     checks.integer(rows, "rows", least=1)
     checks.integer(source_rows, "source-rows", least=0)
-    given = _given(
+    chosen = given(
         steps=steps,
         heads=heads,
         layers=layers,
@@ -196,7 +197,7 @@ def train_heads(
         states=states,
         stored=stored,
     )
-    settings = HeadsSettings(kind, **given, seed=seed)
+    settings = HeadsSettings(kind, **chosen, seed=seed)
     recipe = Recipe(seed=seed)
 
     from .training import heads_run
@@ -216,11 +217,6 @@ def train_heads(
     )
     if manifest:  # the first of several processes
         typer.echo(json.dumps(manifest["measured"], indent=1))
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    """The options that were given: all others have their settings' own default."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _command(what: str, settings: Any, names: list[str], **data: int) -> str:

@@ -11,19 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .cli_common import DebugOption, TargetOption, guarded, say
-from .cli_measure import (
-    ClockOption,
-    DraftOption,
-    HalfOption,
-    JsonOption,
-    LengthOption,
-    OutOption,
-    PromptsOption,
-    QuickOption,
-    WorkloadOption,
-    print_report,
-)
+from . import cli_options as option
+from .cli_common import guarded, print_report, say
 from .errors import SpecbookError
 
 
@@ -45,7 +34,7 @@ TemperatureOption = Annotated[float, typer.Option(help="Of target and draft.")]
 
 def verify_time(
     out: FileOption,
-    target: TargetOption = None,
+    target: option.Target = None,
     dtype: DtypeOption = "float32",
     full: Annotated[
         bool, typer.Option("--full", help="Batches, prefixes, shapes: for hours.")
@@ -67,8 +56,8 @@ def verify_time(
     batch: Annotated[
         list[int] | None, typer.Option(help="Requests in one forward; repeatable.")
     ] = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    as_json: option.Json = False,
+    debug: option.Debug = False,
 ) -> None:
     """Time verifications by their rows. A file that was begun is continued."""
     from .measure import verify_time as measuring
@@ -91,14 +80,12 @@ def verify_time(
 
 def acceptance(
     out: FileOption,
-    target: TargetOption = None,
+    target: option.Target = None,
     source: Annotated[
         str, typer.Option(help="A draft source of the registry.")
     ] = "draft_model",
-    draft: DraftOption = None,
-    datastore: Annotated[
-        Path | None, typer.Option(help="For the source rest: a file that index wrote.")
-    ] = None,
+    draft: option.Draft = None,
+    datastore: option.Datastore = None,
     children: Annotated[
         str | None,
         typer.Option(
@@ -115,15 +102,15 @@ def acceptance(
     ] = None,
     width: Annotated[int, typer.Option(help="Slots of a node that are counted.")] = 6,
     depth: Annotated[int, typer.Option(help="Levels that are counted.")] = 4,
-    workload: WorkloadOption = None,
-    half: HalfOption = "development",
-    prompts_per_workload: PromptsOption = 4,
-    max_new_tokens: LengthOption = 64,
+    workload: option.Workload = None,
+    half: option.Half = "development",
+    prompts_per_workload: option.Prompts = 4,
+    max_new_tokens: option.Length = 64,
     dtype: DtypeOption = "float32",
     temperature: TemperatureOption = 0.7,
     seed: int = 0,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    as_json: option.Json = False,
+    debug: option.Debug = False,
 ) -> None:
     """Count which child of a source's tree is selected, by rank and depth."""
     from .measure import acceptance as measuring
@@ -153,7 +140,7 @@ def acceptance(
 def tree(
     times: Annotated[Path, typer.Option(help="From measure verify-time.")],
     counts: Annotated[Path, typer.Option(help="From measure acceptance.")],
-    draft: DraftOption = None,
+    draft: option.Draft = None,
     max_depth: Annotated[
         int | None,
         typer.Option(
@@ -165,7 +152,7 @@ def tree(
         bool, typer.Option("--pooled", help="One row of slots for all depths.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="File for the tree.")] = None,
-    debug: DebugOption = False,
+    debug: option.Debug = False,
 ) -> None:
     """Choose the tree that this machine should run, and say how sure that is."""
     from .drafts.neural.draft_model import DraftModel
@@ -214,16 +201,16 @@ def tree(
 def trees(
     repeats: Annotated[int, typer.Option(help="Turns.")] = 5,
     seed: int = 0,
-    clock: ClockOption = "wall",
-    quick: QuickOption = False,
-    out: OutOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
+    clock: option.Clock = "wall",
+    quick: option.Quick = False,
+    out: option.Out = None,
+    as_json: option.Json = False,
+    debug: option.Debug = False,
 ) -> None:
     """Time the ways to find the best tree."""
     from .measure import bench_trees as bench
 
-    report: Any = bench.run(
+    report = bench.run(
         repeats=repeats, seed=seed, clock=clock, quick=quick, out=out, progress=say
     )
     print_report(report, out, as_json=as_json)

@@ -46,6 +46,7 @@ FLOORS = {
     "specbook.cli_common": 5,
     "specbook.cli_heads": 5,
     "specbook.cli_measure": 5,
+    "specbook.cli_options": 5,
     "specbook.cli_train": 5,
     "specbook.cli_trees": 5,
     "specbook.claims": 5,

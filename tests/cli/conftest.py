@@ -1,8 +1,12 @@
 """A tiny target in a folder, with a byte tokenizer: one token a byte, so that most
 characters beyond ASCII span several tokens."""
 
+import inspect
+
 import pytest
 from typer.testing import CliRunner
+
+from tests.cli.helpers import Report
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}\n{% endfor %}"
@@ -20,6 +24,45 @@ def plain_surroundings(monkeypatch):
 @pytest.fixture
 def runner():
     return CliRunner()
+
+
+@pytest.fixture
+def no_model(monkeypatch):
+    """Fails where a model is loaded."""
+    from specbook import models
+    from specbook.models import checkpoint, loading
+
+    def never(*arguments, **options):
+        raise AssertionError("a model was loaded for bad input")
+
+    for module, name in (
+        (models, "load_target"),
+        (loading, "load_target"),
+        (loading, "read_model"),
+        (checkpoint, "load_transformers_model"),
+        (checkpoint, "read_model"),
+    ):
+        monkeypatch.setattr(module, name, never)
+
+
+@pytest.fixture
+def calls_of(monkeypatch):
+    """Called with a benchmark's module, puts a stand-in in the place of its `run` and
+    gives the list of calls. It takes just the options that `run` takes."""
+
+    def stand_in(module):
+        calls, signature = [], inspect.signature(module.run)
+
+        def run(*arguments, **options):
+            signature.bind(*arguments, **options)
+            options["progress"]("loading")
+            calls.append((arguments, options))
+            return Report()
+
+        monkeypatch.setattr(module, "run", run)
+        return calls
+
+    return stand_in
 
 
 def save_tiny(folder, template=TEMPLATE):

@@ -17,22 +17,7 @@ from specbook.measure import (
     recording,
     replay,
 )
-
-
-class Report:
-    """What a benchmark returns, as far as the command line looks."""
-
-    def options(self):
-        return ["measured so and so"]
-
-    def tables(self):
-        return [("Times", ["system", "ms"], [["ours", "1.5"], ["theirs", "3.0"]])]
-
-    def strengths(self):
-        return ["ours is smaller"]
-
-    def as_dict(self):
-        return {"ms": 1.5}
+from tests.cli.helpers import refused
 
 
 @pytest.mark.parametrize(
@@ -56,14 +41,8 @@ class Report:
     ],
     ids=["retrieval", "draft", "verifiers"],
 )
-def test_a_benchmark_gets_the_options(runner, monkeypatch, command, module, given):
-    calls = []
-
-    def run(*arguments, **options):
-        calls.append((arguments, options))
-        return Report()
-
-    monkeypatch.setattr(module, "run", run)
+def test_a_benchmark_gets_the_options(runner, calls_of, command, module, given):
+    calls = calls_of(module)
     done = runner.invoke(app, ["bench", *command])
     assert done.exit_code == 0, done.output
     for told in ("measured so and so", "Times", "theirs", "3.0", "ours is smaller"):
@@ -98,9 +77,7 @@ def test_replay_prints_what_the_function_gives(runner):
     ],
 )
 def test_a_wrong_replay_is_refused_in_one_line(runner, options, told):
-    done = runner.invoke(app, ["measure", "replay", *options])
-    assert done.exit_code == 2
-    assert told in done.stderr and len(done.stderr.splitlines()) == 1
+    refused(runner.invoke(app, ["measure", "replay", *options]), told)
 
 
 class Target:
@@ -165,26 +142,11 @@ def test_record_hands_the_target_over(runner, monkeypatch, tmp_path):
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
 def test_no_command_loads_a_model_for_bad_options(
-    runner, monkeypatch, tmp_path, command, told
+    runner, no_model, tmp_path, command, told
 ):
-    from specbook.models import checkpoint, loading
-
-    def never(*arguments, **keywords):
-        raise AssertionError("a model was loaded for bad input")
-
-    for module, name in (
-        (models, "load_target"),
-        (loading, "load_target"),
-        (loading, "read_model"),
-        (checkpoint, "load_transformers_model"),
-        (checkpoint, "read_model"),
-    ):
-        monkeypatch.setattr(module, name, never)
     if "--out" not in command and command[0] != "bench":
         command = [*command, "--out", str(tmp_path / "out")]
-    done = runner.invoke(app, command)
-    assert done.exit_code == 2, done.output
-    assert told in done.stderr and done.stderr.count("\n") == 1
+    refused(runner.invoke(app, command), told)
     # And nothing is left where the output would have been.
     assert not (tmp_path / "out").exists()
 
@@ -218,8 +180,7 @@ def test_a_source_is_made_with_options_that_it_has():
 
 def test_rest_is_decoded_with_a_datastore_only(runner):
     done = runner.invoke(app, ["decode", "--prompt", "x", "--source", "rest"])
-    assert done.exit_code == 2
-    assert "--datastore FILE; specbook index --out FILE makes one" in done.stderr
+    refused(done, "--datastore FILE; specbook index --out FILE makes one")
 
 
 def test_the_default_rule_uses_q_where_there_is_one():

@@ -1,7 +1,7 @@
 """`specbook fetch`, `version`, `doctor`, `bench decode`, help, and what they load."""
 
+import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,33 +10,28 @@ from specbook import __version__, doctor
 from specbook.cli import app
 from specbook.doctor import FAIL, OK, WARN, Finding, in_range
 from specbook.errors import FetchError, SpecbookError
-
-
-def imported_by(*arguments):
-    """The heavy packages that a command imported, in a process of its own."""
-    code = (
-        "import sys, runpy; sys.argv = ['specbook', *sys.argv[1:]]\n"
-        "try: runpy.run_module('specbook', run_name='__main__')\n"
-        "except SystemExit as end: status = end.code\n"
-        "print('LOADED', *sorted({'torch', 'transformers', 'matplotlib', 'networkx'}"
-        " & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    return done.stdout.rpartition("LOADED")
+from tests.cli.helpers import Report, alone, refused
 
 
 @pytest.mark.parametrize(
-    "command",
-    [["--help"], ["decode", "--help"], ["version"], ["decode", "--prompt", ""]],
+    ("command", "status"),
+    [
+        ("--help", 0),
+        ("decode --help", 0),
+        ("version", 0),
+        ("decode --prompt=", 2),
+        ("train draft --out x --width 0", 2),
+        ("train heads eagle --out x", 2),
+    ],
 )
-def test_light_commands_load_nothing_heavy(command):
-    _, _, loaded = imported_by(*command)
-    assert loaded.split() == []
+def test_light_commands_load_nothing_heavy(command, status):
+    assert alone(*command.split()) == (status, set())
+
+
+def test_a_command_that_loads_torch_is_found_out(tmp_path):
+    absent = str(tmp_path / "absent")
+    status, loaded = alone("decode", "--prompt", "a", "--target", absent)
+    assert status == 2 and "torch" in loaded
 
 
 def test_version(runner):
@@ -117,68 +112,40 @@ def test_a_bug_is_not_hidden(runner, monkeypatch):
     assert isinstance(done.exception, TypeError)
 
 
-def test_bench_decode_passes_its_options_on(runner, monkeypatch, tmp_path):
+def test_bench_decode_passes_its_options_on(runner, calls_of, tmp_path):
     from specbook.measure import bench_decode
 
-    seen = {}
-
-    class Report:
-        def options(self):
-            return ["how both were set"]
-
-        def tables(self):
-            return [("Times", ["system", "ms"], [["ours", "1.5"]])]
-
-        def as_dict(self):
-            return {"format": 1}
-
-    def run(target, **options):
-        seen.update(options, target=target)
-        options["progress"]("loading")
-        return Report()
-
-    monkeypatch.setattr(bench_decode, "run", run)
+    calls = calls_of(bench_decode)
     done = runner.invoke(app, ["bench", "decode", "--quick", "--workload", "chat"])
     assert done.exit_code == 0, done.output
-    first, *rest = done.stdout.splitlines()
-    assert first == "how both were set"
-    assert [word for word in ("Times", "system", "1.5") if word not in str(rest)] == []
+    assert done.stdout.splitlines()[0] == "measured so and so"
     assert done.stderr == "loading\n"
+    ((arguments, seen),) = calls
+    assert arguments == (None,)
     assert seen["workloads"] == ("chat",)
-    assert seen["quick"] is True and seen["target"] is None
+    assert seen["quick"] is True and seen["clock"] == "wall"
     assert "dtypes" not in seen  # its own default
-    assert seen["clock"] == "wall"
-    options = [
-        "--clock",
-        "cpu",
-        "--json",
-        "--out",
-        str(tmp_path),
-        "--dtype",
-        "float32",
-        "--prompts",
-        "3",
-    ]
+    options = ["--clock", "cpu", "--json", "--out", str(tmp_path)]
+    options += ["--dtype", "float32", "--prompts", "3"]
     done = runner.invoke(app, ["bench", "decode", *options])
-    assert '"format": 1' in done.stdout
+    assert json.loads(done.stdout) == Report().as_dict()
+    _, seen = calls[1]
     assert seen["out"] == tmp_path and seen["prompts_per_workload"] == 3
     assert seen["dtypes"] == ("float32",)
     assert seen["clock"] == "cpu"
 
 
 def test_bench_decode_refuses_bad_options(runner):
-    for options in (
-        ["--workload", "poetry"],
-        ["--half", "third"],
-        ["--dtype", "int4"],
-        ["--repeats", "0"],
-        ["--clock", "sundial"],
-        ["--prompts", "0"],
-        ["--max-new-tokens", "0"],
+    for name, value, told in (
+        ("--workload", "poetry", "workload must be"),
+        ("--half", "third", "half must be"),
+        ("--dtype", "int4", "dtype must be"),
+        ("--repeats", "0", "repeats must be"),
+        ("--clock", "sundial", "clock must be"),
+        ("--prompts", "0", "prompts_per_workload must be"),
+        ("--max-new-tokens", "0", "max_new_tokens must be"),
     ):
-        done = runner.invoke(app, ["bench", "decode", *options])
-        assert done.exit_code == 2, (options, done.output)
-        assert done.stderr.count("\n") == 1
+        refused(runner.invoke(app, ["bench", "decode", name, value]), told)
 
 
 # ---- doctor ----------------------------------------------------------------------

@@ -1,11 +1,9 @@
 """`specbook train draft`: what it refuses, and what it passes on."""
 
-import subprocess
-import sys
-
 import pytest
 
 from specbook.cli import app
+from tests.cli.helpers import refused
 
 
 def test_options_are_passed_on(runner, monkeypatch, tmp_path):
@@ -67,21 +65,4 @@ def test_the_command_of_a_manifest_asks_for_the_same_run(runner, monkeypatch):
     ids=[f"case{i}" for i in range(6)],
 )
 def test_bad_options_are_one_line_and_status_2(runner, options, told):
-    done = runner.invoke(app, ["train", "draft", "--out", "x", *options])
-    assert done.exit_code == 2, done.output
-    assert told in done.stderr and done.stderr.count("\n") == 1
-
-
-def test_bad_options_are_refused_before_torch_is_loaded():
-    code = (
-        "import sys, runpy; sys.argv = ['specbook', *sys.argv[1:]]\n"
-        "try: runpy.run_module('specbook', run_name='__main__')\n"
-        "except SystemExit as end: print('STATUS', end.code, 'torch' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *"train draft --out x --width 0".split()],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
-    assert done.stdout == "STATUS 2 False\n"
+    refused(runner.invoke(app, ["train", "draft", "--out", "x", *options]), told)

@@ -11,6 +11,7 @@ from specbook.measure import bench_trees, setup, verify_time
 from specbook.measure.acceptance import AcceptanceProfile, PromptCounts
 from specbook.measure.verify_report import Cell, VerifyProfile
 from specbook.topologies.artifact import TreeArtifact
+from tests.cli.helpers import refused
 
 SMALL = verify_time.Grid(
     nodes=(1, 2, 6), prefixes=(8,), shapes=("sequoia",), batches=(), turns=2
@@ -167,27 +168,18 @@ def profiles(tmp_path):
     ],
 )
 def test_profiles_that_do_not_fit_load_no_model(
-    runner, monkeypatch, tmp_path, profiles, changes, options, told
+    runner, no_model, tmp_path, profiles, changes, options, told
 ):
-    from specbook.drafts.neural import draft_model
-
-    def never(*arguments, **keywords):
-        raise AssertionError("a model was loaded for profiles that do not fit")
-
-    monkeypatch.setattr(draft_model, "DraftModel", never)
     command = profiles(**changes)
     before = {p: p.read_bytes() for p in tmp_path.iterdir()}
     options = [o.format(counts=tmp_path / "counts.json") for o in options]
-    done = runner.invoke(app, [*command, *options])
-    assert done.exit_code == 2, done.output
-    assert told in done.stderr and done.stderr.count("\n") == 1
+    refused(runner.invoke(app, [*command, *options]), told)
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
 def test_counts_of_another_draft_model_are_refused(runner, profiles, tiny):
     done = runner.invoke(app, [*profiles(), "--draft", str(tiny)])
-    assert done.exit_code == 2, done.output
-    assert "checkpoint=D" in done.stderr and done.stderr.count("\n") == 1
+    refused(done, "checkpoint=D")
 
 
 def test_bench_trees_prints_its_table(runner, monkeypatch, tmp_path):
@@ -245,23 +237,8 @@ def test_bench_trees_prints_its_table(runner, monkeypatch, tmp_path):
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
-def test_bad_options_load_no_model(runner, monkeypatch, tmp_path, command, told):
-    from specbook import models
-    from specbook.models import checkpoint, loading
-
-    def never(*arguments, **keywords):
-        raise AssertionError("a model was loaded for bad input")
-
-    for module, name in (
-        (models, "load_target"),
-        (loading, "load_target"),
-        (loading, "read_model"),
-        (checkpoint, "read_model"),
-    ):
-        monkeypatch.setattr(module, name, never)
+def test_bad_options_load_no_model(runner, no_model, tmp_path, command, told):
     if "--out" not in command:
         command = [*command, "--out", str(tmp_path / "out.json")]
-    done = runner.invoke(app, ["measure", *command])
-    assert done.exit_code == 2, done.output
-    assert told in done.stderr and done.stderr.count("\n") == 1
+    refused(runner.invoke(app, ["measure", *command]), told)
     assert not (tmp_path / "out.json").exists()
