@@ -22,9 +22,9 @@ def refused(done: Any, told: str) -> None:
     """What was asked for is wrong: `done` has status 2, and one line that says `told`,
     on standard error."""
     assert done.exit_code == 2, done.output
-    assert done.stdout == ""
-    assert done.stderr.startswith("specbook: ")
-    assert told in done.stderr and done.stderr.count("\n") == 1
+    assert done.stdout == "", done.stdout
+    assert done.stderr.startswith("specbook: "), done.stderr
+    assert told in done.stderr and done.stderr.count("\n") == 1, done.stderr
 
 
 def alone(*command: str) -> tuple[int, set[str]]:

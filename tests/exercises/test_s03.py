@@ -7,13 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from specbook.exercises import get, grade
-
-
-def told(exercise_id, answer, seed=5):
-    report = grade(get(exercise_id), answer, seed)
-    return report.solved, " ".join(report.lines)
-
+from specbook.exercises import get
+from tests.exercises.judging import names_the_mistake, told
 
 # ------------------------------------------------------------------------- right
 
@@ -132,12 +127,7 @@ WRONG = [
     ids=[f"{name} {words}" for name, _, words in WRONG],
 )
 def test_a_usual_mistake_is_named(exercise_id, answer, words):
-    for seed in range(20):
-        solved, lines = told(exercise_id, answer, seed)
-        assert not solved
-        if words in lines:
-            return
-    pytest.fail(lines)
+    names_the_mistake(exercise_id, answer, words, seeds=20)
 
 
 def test_a_source_that_gains_is_right_and_may_not_be_the_best():

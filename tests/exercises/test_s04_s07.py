@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from specbook.drafts.rest import ContinuationTrie
-from specbook.exercises import get, grade
 from specbook.exercises.s04 import (
     _by_token,
     _deep_first,
@@ -14,12 +13,7 @@ from specbook.exercises.s04 import (
     _second_draw,
     _whole_rows,
 )
-
-
-def told(exercise_id, answer, seed=5):
-    report = grade(get(exercise_id), answer, seed)
-    return report.solved, " ".join(report.lines)
-
+from tests.exercises.judging import names_the_mistake, told
 
 # ------------------------------------------------------------------------- right
 
@@ -169,12 +163,7 @@ WRONG = [
 
 @pytest.mark.parametrize("exercise_id, answer, words", WRONG)
 def test_a_usual_mistake_is_named(exercise_id, answer, words):
-    for seed in range(4):
-        solved, lines = told(exercise_id, answer, seed)
-        assert not solved
-        if words in lines:
-            return
-    pytest.fail(lines)
+    names_the_mistake(exercise_id, answer, words, seeds=4)
 
 
 def test_an_unmerged_tree_is_right_and_costs_more():

@@ -10,13 +10,8 @@ import pytest
 
 from specbook import controls
 from specbook.chance import law
-from specbook.exercises import get, grade
-
-
-def told(exercise_id, answer, seed=5):
-    report = grade(get(exercise_id), answer, seed)
-    return report.solved, " ".join(report.lines)
-
+from specbook.exercises import get
+from tests.exercises.judging import names_the_mistake, told
 
 # ------------------------------------------------------------------------- right
 
@@ -152,12 +147,7 @@ WRONG = [
 
 @pytest.mark.parametrize("exercise_id, answer, words", WRONG)
 def test_a_usual_mistake_is_named(exercise_id, answer, words):
-    for seed in range(4):
-        solved, lines = told(exercise_id, answer, seed)
-        assert not solved
-        if words in lines:
-            return
-    pytest.fail(lines)
+    names_the_mistake(exercise_id, answer, words, seeds=4)
 
 
 def test_an_independent_coupling_is_right_and_refuses_more():
