@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import checks, corpora
 from ..errors import SpecbookError
-from ..models.heads.config import KINDS, MIXING, HeadsConfig, config_of
+from ..models.heads.config import KINDS, MIXING, MOST_SEED, HeadsConfig, config_of
 from . import asks
 
 DTYPES = ("float32", "bfloat16")
@@ -202,6 +202,14 @@ class HeadsSettings:
         _keep(self, checks.float64, 0, *rates)
         if self.clip == 0:
             raise SpecbookError(f"clip must be above 0, got {self.clip}")
+        checks.integer(self.seed, "seed", most=MOST_SEED)
+        try:
+            self.decay ** (self.heads - 1)
+        except OverflowError:
+            raise SpecbookError(
+                f"decay {self.decay:g} is too large for {self.heads} heads: a head "
+                "would weigh more than any number"
+            ) from None
         linear = self.kind in WITH_A_LINEAR_WAY
         if self.start is not None:
             checks.one_of(self.start, "start", HEAD_STARTS)

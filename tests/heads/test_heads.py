@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -290,12 +291,26 @@ def test_a_build_is_repeatable_and_moves_no_generator(kind: str) -> None:
     assert drawn == (kind != "medusa")
 
 
+@pytest.mark.parametrize("kind", ["hydra_plus", "clover"])
+def test_a_segment_that_comes_back_is_another(kind: str) -> None:
+    """As for rows and for the target's states: only neighbours are one document."""
+    heads, hidden = shaken(kind), normal(5, WIDTH)
+    back = heads.base(hidden, torch.tensor([0, 0, 1, 0, 0]))
+    apart = heads.base(hidden, torch.tensor([0, 0, 1, 2, 2]))
+    joined = heads.base(hidden[[0, 1, 3, 4]], torch.zeros(4))
+    assert torch.equal(back, apart)
+    assert (joined[2:] - back[3:]).abs().max() > 1e-3
+
+
 # ------------------------------------------------------------------- bad input
 
 
 def test_a_config_is_json_and_comes_back(kind: str) -> None:
     config = config_of(kind, 24, **CONFIGS[kind])
     assert config_from_json(json.loads(json.dumps(config.to_json()))) == config
+    numpys = {name: np.int64(value) for name, value in CONFIGS[kind].items() if value}
+    same = config_of(kind, np.int64(24), **numpys)
+    assert json.dumps(same.to_json()) == json.dumps(config.to_json())
     with pytest.raises(SpecbookError, match="exactly"):
         config_from_json({**config.to_json(), "dropout": 0})
     with pytest.raises(SpecbookError, match="exactly"):
@@ -339,10 +354,18 @@ def test_numbers_that_do_not_fit_are_refused(
         config_of("hydra", 0)
     with pytest.raises(SpecbookError, match="not a HeadsConfig"):
         build("hydra")  # type: ignore[arg-type]
+    build(config_of("hydra", WIDTH), 2**64 - 1)
+    with pytest.raises(SpecbookError, match="seed must be at most"):
+        build(config_of("hydra", WIDTH), 2**64)
 
 
 def test_shapes_that_do_not_fit_are_refused(kind: str) -> None:
     heads = shaken(kind)
+    for hidden in (normal(3, WIDTH + 2), normal(WIDTH)):
+        with pytest.raises(SpecbookError, match="hidden must be"):
+            heads.base(hidden)
+    with pytest.raises(SpecbookError, match=r"3 hidden rows and segments \[2\]"):
+        heads.base(normal(3, WIDTH), torch.tensor([0, 1]))
     with pytest.raises(SpecbookError, match="base must be"):
         heads(normal(2, WIDTH + 1), normal(2, 4, WIDTH))
     with pytest.raises(SpecbookError, match="embeddings must be"):

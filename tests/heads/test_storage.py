@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -153,6 +154,19 @@ def test_contents_that_contradict_each_other_are_refused(
     with pytest.raises(ArtifactError, match="its config needs None"):
         storage.read(remade(folder, target))
 
+    for name, width in (("vast", 10**9), ("endless", 10**18)):
+        # No memory holds it, and none is asked for.
+        folder = fresh(name)
+        told["config"] = config_of("hydra", 2).to_json() | {"width": width, "bent": 0}
+        (folder / storage.CONFIG).write_text(json.dumps(told), encoding="utf-8")
+        with pytest.raises(ArtifactError, match="its config needs|is no config"):
+            storage.read(remade(folder, target))
+
+    folder = fresh("deep")
+    (folder / storage.CONFIG).write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(ArtifactError, match="is no config"):
+        storage.read(remade(folder, target))
+
     folder = fresh("missing")
     kept = load_file(folder / storage.WEIGHTS)
     kept.pop("networks.0.mix.linear.bias")
@@ -218,3 +232,12 @@ def test_the_digest_is_of_every_number_and_the_shape() -> None:
     assert one == same != other
     fewer = storage.digest(shaken("hydra", 1, heads=3))
     assert fewer != one
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    heads = build(config_of("hydra", np.int64(4), heads=1))
+    storage.write(tmp_path, heads)  # a width of numpy's is as good as another
+    with pytest.raises(ArtifactError, match="cannot be written to"):
+        storage.write(tmp_path / "not there", heads)
+    with pytest.raises(SpecbookError, match="not draft heads: NoneType"):
+        storage.write(tmp_path, None)  # type: ignore[arg-type]

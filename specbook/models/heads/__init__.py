@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ... import checks
 from ...errors import SpecbookError
-from .config import KINDS, HeadsConfig, config_from_json, config_of
+from .config import KINDS, MOST_SEED, HeadsConfig, config_from_json, config_of
 
 if TYPE_CHECKING:
     from .base import Heads
@@ -27,7 +27,7 @@ def build(config: HeadsConfig, seed: int = 0) -> Heads:
 
     if not isinstance(config, HeadsConfig):
         raise SpecbookError(f"not a HeadsConfig: {config!r}")
-    checks.integer(seed, "seed", least=0)
+    checks.integer(seed, "seed", least=0, most=MOST_SEED)
     name = "".join(part.capitalize() for part in config.kind.split("_"))
     made = getattr(import_module(f".{config.kind}", __name__), name)
     with torch.random.fork_rng(devices=[]):

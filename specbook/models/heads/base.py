@@ -65,8 +65,19 @@ class Heads(nn.Module):
         """What heads start from, at every row of a packed stream: [n, d].
 
         `hidden` [n, d]: the target's states. `segments` [n]: no row sees another
-        segment. Row t - 1 belongs to the pending token t.
+        segment, and a segment that comes back is another. Row t - 1 belongs to the
+        pending token t. Raises `SpecbookError` for rows of another width.
         """
+        width = self.config.width
+        if hidden.dim() != 2 or hidden.shape[1] != width:
+            raise SpecbookError(
+                f"hidden must be [n, {width}], got {list(hidden.shape)}"
+            )
+        if segments is not None and segments.shape != hidden.shape[:1]:
+            raise SpecbookError(
+                f"{len(hidden)} hidden rows and segments {list(segments.shape)}: a "
+                "packed stream has one of each a position"
+            )
         return self.prefix(hidden, segments)
 
     def cache(self) -> PrefixCache:

@@ -12,6 +12,9 @@ from ...errors import SpecbookError
 KINDS = ("medusa", "hydra", "hydra_plus", "clover", "markov")
 """The architectures; each is the module of that name in this package."""
 
+MOST_SEED = 2**64 - 1
+"""What torch's generator can be seeded with."""
+
 MIXING = ("hydra", "hydra_plus", "clover")
 """Kinds whose first block reads state and tokens side by side (`parts.Mix`)."""
 
@@ -50,7 +53,7 @@ class HeadsConfig:
     def __post_init__(self) -> None:
         checks.one_of(self.kind, "kind", KINDS)
         for name in ("width", "heads", "layers"):
-            checks.integer(getattr(self, name), name, least=1)
+            self._keep(name, checks.integer(getattr(self, name), name, least=1))
         attends = self.kind in ("hydra_plus", "clover")
         self._check("bent", False, self.kind in MIXING)
         self._check("prefix_layers", self.kind == "hydra_plus", attends)
@@ -66,8 +69,12 @@ class HeadsConfig:
 
     def _check(self, name: str, needed: bool, used: bool) -> None:
         least, most = int(needed), None if used else 0
-        value = getattr(self, name)
-        checks.integer(value, f"{name} of {self.kind}", least=least, most=most)
+        what, value = f"{name} of {self.kind}", getattr(self, name)
+        self._keep(name, checks.integer(value, what, least=least, most=most))
+
+    def _keep(self, name: str, value: int) -> None:
+        """A number of numpy's is no plain JSON, and a shape is written as JSON."""
+        object.__setattr__(self, name, value)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as plain values."""

@@ -141,13 +141,16 @@ class PrefixLayers(nn.Module):
         self, hidden: torch.Tensor, segments: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Rows [n, d] from hidden rows [n, d]. A row sees itself and earlier rows of
-        its own segment. `segments`: integers [n]; None is one segment."""
+        its own segment. `segments`: integers [n], of which equal neighbours are one
+        segment; None is one segment."""
         if not len(self.layers):
             return hidden
         n = len(hidden)
         visible = torch.ones(n, n, dtype=torch.bool, device=hidden.device).tril()
         if segments is not None:
-            visible &= segments[:, None] == segments
+            # By stretches, as everywhere: an id that comes back is another document.
+            run = segments.unique_consecutive(return_inverse=True)[1]
+            visible &= run[:, None] == run
         for layer in self.layers:
             assert isinstance(layer, DecoderLayer)
             query, key, value = layer.project(hidden, 0)

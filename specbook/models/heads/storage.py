@@ -54,8 +54,11 @@ def write(
     """Write weights and config into `folder`, which exists. The manifest is
     `training.artifact.publish`'s, with `KIND` as its kind.
 
-    Raises `SpecbookError` for a number that `dtype` cannot hold.
+    Raises `SpecbookError` for a number that `dtype` cannot hold, and `ArtifactError`
+    where nothing can be written.
     """
+    if not isinstance(heads, Heads):
+        raise SpecbookError(f"not draft heads: {type(heads).__name__}")
     checks.one_of(dtype, "dtype", DTYPES)
     kept = {}
     for name, tensor in heads.state_dict().items():
@@ -66,9 +69,12 @@ def write(
     ids = None if vocabulary is None else checked_vocabulary(vocabulary)
     told = {"config": heads.config.to_json(), "vocabulary": ids}
     root = Path(folder)
-    # Not `save_file`: that leaves a file that only its owner may read.
-    (root / WEIGHTS).write_bytes(save(kept))
-    (root / CONFIG).write_text(json.dumps(told) + "\n", encoding="utf-8")
+    try:
+        # Not `save_file`: that leaves a file that only its owner may read.
+        (root / WEIGHTS).write_bytes(save(kept))
+        (root / CONFIG).write_text(json.dumps(told) + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise ArtifactError(f"{root} cannot be written to: {problem}") from problem
 
 
 def read(folder: str | os.PathLike[str]) -> StoredHeads:
@@ -87,10 +93,14 @@ def read(folder: str | os.PathLike[str]) -> StoredHeads:
         config = config_from_json(told["config"])
         ids = told["vocabulary"]
         vocabulary = None if ids is None else tuple(checked_vocabulary(ids))
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
         raise ArtifactError(f"{root / CONFIG} is no config: {problem}") from problem
-    heads = build(config)
-    wanted = heads.state_dict()
+    try:
+        # Shapes alone first: a config may ask for more memory than there is.
+        with torch.device("meta"):
+            wanted = build(config).state_dict()
+    except RuntimeError as problem:
+        raise ArtifactError(f"{root / CONFIG} is no config: {problem}") from problem
     try:
         stored = load_file(root / WEIGHTS)
     except (OSError, SafetensorError) as problem:
@@ -101,6 +111,7 @@ def read(folder: str | os.PathLike[str]) -> StoredHeads:
             raise ArtifactError(
                 f"{root / WEIGHTS}: {name} is {shapes[1]}, its config needs {shapes[0]}"
             )
+    heads = build(config)
     heads.load_state_dict({name: t.float() for name, t in stored.items()})
     lines = [f"{name} {sha}" for name, sha in sorted(manifest["files"].items())]
     digest = hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()
