@@ -30,10 +30,17 @@ Choose = Callable[[torch.Tensor], torch.Tensor]
 
 
 def head_weights(heads: int, decay: float = 1.0) -> list[float]:
-    """lambda_i = decay^(i - 1) for heads 1 .. `heads`; 1 counts all alike."""
+    """lambda_i = decay^(i - 1) for heads 1 .. `heads`; 1 counts all alike. Raises
+    `SpecbookError` for one that no float64 holds."""
     checks.integer(heads, "heads", least=1)
     decay = checks.float64(decay, "decay", least=0)
-    return [decay**index for index in range(heads)]
+    try:
+        return [decay**index for index in range(heads)]
+    except OverflowError:
+        raise SpecbookError(
+            f"decay {decay:g} is too large for {heads} heads: its power {heads - 1} "
+            "is no number"
+        ) from None
 
 
 def independent_loss(
@@ -59,7 +66,7 @@ def hard_label_loss(
 
     `logits[i - 1]` [R_i, V] of head i given the tokens before; `labels[i - 1]` int64
     [R_i]. Nats. A head without rows adds nothing. Raises `SpecbookError` for counts or
-    shapes that do not fit.
+    shapes that do not fit, and for a label that is none of the V tokens.
     """
     _check_heads(weights, logits=logits, labels=labels)
     terms = []
@@ -68,6 +75,13 @@ def hard_label_loss(
             raise SpecbookError(
                 f"head {head}: logits {list(rows.shape)} and labels "
                 f"{list(wanted.shape)} do not fit"
+            )
+        if wanted.dtype != torch.int64:
+            raise SpecbookError(f"head {head}: labels are {wanted.dtype}, not int64")
+        # Looked at here: `cross_entropy` leaves a label of -100 out without a word.
+        if bool(((wanted < 0) | (wanted >= rows.shape[1])).any()):
+            raise SpecbookError(
+                f"head {head}: a label is outside 0 .. {rows.shape[1] - 1}"
             )
         terms.append(_mean(F.cross_entropy(rows, wanted, reduction="none"), rows))
     return _weighted(terms, weights)
@@ -93,7 +107,9 @@ def teacher_loss(
             (law >= 0).all() and ((law.double().sum(-1) - 1).abs() <= 1e-3).all()
         ):
             raise SpecbookError(f"head {head}: a row of laws is no law")
-        cross = -(law * torch.log_softmax(rows, dim=-1)).sum(-1)
+        # A token that both sides rule out adds nothing, and not 0 times infinity.
+        logs = torch.log_softmax(rows, dim=-1).masked_fill(law == 0, 0)
+        cross = -(law * logs).sum(-1)
         terms.append(_mean(cross, rows))
     return _weighted(terms, weights)
 
@@ -106,10 +122,12 @@ def tempered_loss(
 ) -> torch.Tensor:
     """sum_i lambda_i T^2 KL(softmax(z_T / T) || softmax(z_i / T)): both laws softened.
 
-    `teacher_logits[i - 1]` [R_i, V]. The gradient by a logit of the student is T times
-    the difference of the two softened laws, and that difference falls like 1 / T: the
-    square keeps its size when T is changed (Hinton et al. 2015). At T = 1 it is
-    `teacher_loss` less the teacher's entropy, so its gradients are the same.
+    `teacher_logits[i - 1]` [R_i, V]; minus infinity is a token that is ruled out. The
+    gradient by a logit of the student is T times the difference of the two softened
+    laws, and that difference falls like 1 / T: the square keeps its size when T is
+    changed (Hinton et al. 2015). At T = 1 it is `teacher_loss` less the teacher's
+    entropy, so its gradients are the same. Raises `SpecbookError` for a row of the
+    teacher that is no law when it is softened.
     """
     heat = checks.float64(temperature, "temperature", least=0)
     if heat == 0:
@@ -121,7 +139,15 @@ def tempered_loss(
     ):
         _check_pair(head, rows, taught, "teacher_logits")
         log_p = torch.log_softmax(taught / heat, dim=-1)
+        if bool(log_p.isnan().any()):
+            raise SpecbookError(
+                f"head {head}: a row of teacher_logits is no law at T = {heat:g}"
+            )
+        ruled_out = log_p == -torch.inf
+        log_p = log_p.masked_fill(ruled_out, 0)
         log_q = torch.log_softmax(rows / heat, dim=-1)
+        # What the teacher rules out has no share, and not 0 times infinity.
+        log_q = log_q.masked_fill(ruled_out, 0)
         divergence = F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
         terms.append(heat**2 * _mean(divergence, rows))
     return _weighted(terms, weights)
@@ -178,6 +204,7 @@ def state_loss(
 def label_rows(labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """`labels` [R] as stored teacher rows that are sure: ids and log-probabilities
     [R, 1]. The hard-label loss at a real vocabulary is `stored_loss` of these."""
+    _check_ids(labels, "labels")
     return labels[:, None], torch.zeros((len(labels), 1))
 
 
@@ -190,9 +217,14 @@ def forced_tokens(
     """Teacher forcing: the true tokens x_t .. x_{t+K-1}, int64 [R, K].
 
     `tokens` int64 [n]: the stream; `positions` int64 [R]: t of each row. Behind the end
-    of the stream stands the last token; no head with a row there reads it.
+    of the stream stands the last token; no head with a row there reads it. Raises
+    `SpecbookError` for a position that the stream does not have.
     """
     checks.integer(heads, "heads", least=1)
+    for column, name in ((tokens, "tokens"), (positions, "positions")):
+        _check_ids(column, name)
+    if bool(((positions < 0) | (positions >= len(tokens))).any()):
+        raise SpecbookError(f"positions has one outside 0 .. {len(tokens) - 1}")
     places = positions[:, None] + torch.arange(heads, device=positions.device)
     return tokens[places.clamp_max(len(tokens) - 1)]
 
@@ -225,11 +257,23 @@ def own_tokens(
     return torch.stack(found, dim=1)
 
 
+def _check_ids(ids: Any, name: str) -> None:
+    if not isinstance(ids, torch.Tensor) or ids.dtype != torch.int64 or ids.dim() != 1:
+        raise SpecbookError(f"{name} must be an int64 tensor [n], got {ids!r}")
+
+
 def _check_heads(weights: Sequence[float], **columns: Sequence[Any]) -> None:
-    """As many entries of each as there are heads, and weights that can weigh."""
-    for place, weight in enumerate(weights):
-        checks.real(weight, f"weights[{place}]", least=0)
-    counts = {name: len(column) for name, column in columns.items()}
+    """As many tensors of each as there are heads, and weights that can weigh."""
+    for place, weight in enumerate(checks.entries(weights, "weights", "numbers")):
+        checks.float64(weight, f"weights[{place}]", least=0)
+    counts = {}
+    for name, column in columns.items():
+        if not isinstance(column, Sequence):
+            raise SpecbookError(f"{name} must be one tensor a head, got {column!r}")
+        for head, entry in enumerate(column, start=1):
+            if not isinstance(entry, torch.Tensor):
+                raise SpecbookError(f"{name} of head {head} is no tensor: {entry!r}")
+        counts[name] = len(column)
     if set(counts.values()) != {len(weights)} or not len(weights):
         raise SpecbookError(
             f"{len(weights)} weights for {counts}: one a head is needed"
@@ -251,5 +295,5 @@ def _mean(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 
 def _weighted(terms: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
     return torch.stack(
-        [weight * term for weight, term in zip(weights, terms, strict=True)]
+        [float(weight) * term for weight, term in zip(weights, terms, strict=True)]
     ).sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -273,3 +274,89 @@ def test_the_state_loss_by_a_loop():
     assert float(losses.state_loss(states, states, weights)) == 0
     with pytest.raises(SpecbookError, match="head 1: .* states"):
         losses.state_loss(features, [states[0][:, :2], states[1]], weights)
+
+
+# ----------------------------------------------- tokens that are ruled out, bad ids
+
+
+def test_a_token_ruled_out_on_both_sides_adds_nothing() -> None:
+    """0 times minus infinity is not a number, and neither is its gradient."""
+    whole = normal(2, V).requires_grad_()
+    cut = torch.cat([whole, torch.full((2, 1), -torch.inf, dtype=whole.dtype)], dim=1)
+    taught = normal(2, V, seed=1)
+    ruled = torch.cat([taught, cut[:, -1:].detach()], dim=1)
+    for loss, wide, narrow in (
+        (
+            losses.teacher_loss,
+            ([cut], [torch.softmax(ruled, -1)], [1.0]),
+            ([whole], [torch.softmax(taught, -1)], [1.0]),
+        ),
+        (
+            losses.tempered_loss,
+            ([cut], [ruled], [1.0], 2.0),
+            ([whole], [taught], [1.0], 2.0),
+        ),
+    ):
+        found, wanted = loss(*wide), loss(*narrow)
+        assert torch.allclose(found, wanted)
+        pulled = torch.autograd.grad(found, whole)[0]
+        assert torch.allclose(pulled, torch.autograd.grad(wanted, whole)[0])
+
+
+def test_a_token_that_only_the_teacher_says_costs_everything() -> None:
+    silent = torch.tensor([[0.0, -torch.inf]])
+    assert losses.teacher_loss([silent], [torch.tensor([[0.5, 0.5]])], [1.0]).isinf()
+    assert losses.tempered_loss([silent], [torch.zeros(1, 2)], [1.0], 1.0).isinf()
+
+
+ONE = torch.zeros(1, V)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        # -100 is what `cross_entropy` leaves out in silence.
+        *(
+            (
+                lambda label=label: losses.hard_label_loss(
+                    [ONE], [torch.tensor([label])], [1.0]
+                ),
+                "head 1: a label is outside 0",
+            )
+            for label in (-100, -1, V)
+        ),
+        (
+            lambda: losses.hard_label_loss([ONE], [torch.tensor([1.0])], [1.0]),
+            "head 1: labels are torch.float32",
+        ),
+        (lambda: losses.hard_label_loss([ONE], [[1]], [1.0]), "labels of head 1 is no"),
+        (lambda: losses.hard_label_loss(None, [], [1.0]), "logits must be one tensor"),
+        (lambda: losses.hard_label_loss([ONE], [ONE], None), "weights must be"),
+        (
+            lambda: losses.tempered_loss([ONE], [ONE * torch.nan], [1.0], 1.0),
+            "head 1: a row of teacher_logits is no law",
+        ),
+        (
+            lambda: losses.tempered_loss([ONE], [ONE + 1], [1.0], 1e-300),
+            "is no law at T = 1e-300",
+        ),
+        (lambda: losses.head_weights(4, 1e200), "decay 1e.200 is too large"),
+        (lambda: losses.label_rows([1]), "labels must be an int64 tensor"),
+        *(
+            (
+                lambda t=t: losses.forced_tokens(torch.arange(5), torch.tensor([t]), 2),
+                r"positions has one outside 0 \.\. 4",
+            )
+            for t in (-1, 5)
+        ),
+        (lambda: losses.forced_tokens([1, 2], torch.tensor([0]), 2), "tokens must be"),
+    ],
+)
+def test_ids_and_tensors_are_looked_at(call: Any, told: str) -> None:
+    with pytest.raises(SpecbookError, match=told):
+        call()
+
+
+def test_weights_may_be_fractions() -> None:
+    found = losses.hard_label_loss([ONE], [torch.tensor([1])], [Fraction(1, 2)])
+    assert float(found) == pytest.approx(math.log(V) / 2)
