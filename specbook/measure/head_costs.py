@@ -8,7 +8,8 @@ size that a level may have:
 - "step": candidates enter the state of their rows, from the second level on;
 - "features": the networks of the head of that depth;
 - "lm_head": the target's LM head over the rows, as float32 on the CPU;
-- "law": the normalised law of each row;
+- "law": the normalised law of each row, over all tokens also where the vocabulary of
+  the heads is cut;
 - "pick": the children of each row, the most probable tokens.
 
 Dependent heads go through all of them level by level. Independent heads need no step,
@@ -107,9 +108,8 @@ class _Work:
         self._heads, self._target, self._width = source.heads, target, width
         parameter = next(self._heads.parameters())
         self._form: Any = {"device": parameter.device, "dtype": parameter.dtype}
-        self._read_out: Callable[[torch.Tensor], torch.Tensor] = target.read_out
-        if source.vocabulary is not None:
-            self._read_out = target.cut_head(torch.tensor(source.vocabulary))
+        # The source's own way to ask: what is timed is what a draft does.
+        self._bound = source.bound
         self._new = self._rows(committed)
         self._cache = self._heads.cache()
         self._base = self._cache.extend(self._rows(prefix))[-1:]
@@ -164,13 +164,10 @@ class _Work:
         return self._heads.step(state, places, self._embed(len(places)))
 
     def _logits(self, rows: torch.Tensor) -> Any:
-        found = self._read_out(rows)
-        if found.dtype not in (torch.float32, torch.float64):
-            found = found.float()
-        return found.cpu().numpy()
+        return self._bound.logits(rows)
 
     def _pick(self, laws: Sequence[Any]) -> list[Any]:
         return [top_k(law, self._width) for law in laws]
 
     def _laws(self, logits: Any) -> list[Any]:
-        return [self._policy.law_from_logits(row) for row in logits]
+        return [self._bound.law(row, self._policy, "row") for row in logits]

@@ -53,6 +53,9 @@ class StageCosts:
         checks.text(self.kind, "kind")
         checks.integer(self.heads, "heads", least=1)
         checks.boolean(self.independent, "independent")
+        for place, one in enumerate(checks.entries(self.stages, "stages", "stages")):
+            if not isinstance(one, Stage):
+                raise SpecbookError(f"stages[{place}] is no Stage: {one!r}")
         for name in STAGES:
             depths = range(self.heads) if name in DEPENDS_ON_DEPTH else range(1)
             for depth in depths:
@@ -101,11 +104,9 @@ class StageCosts:
 
     def drafting(self, shape: CandidateTree) -> float:
         """Seconds of all stages that a draft of `shape` needs; an empty one none."""
-        if not isinstance(shape, CandidateTree):
-            raise SpecbookError(f"not a CandidateTree: {type(shape).__name__}")
-        if not len(shape):
-            return 0.0
         levels = level_rows(shape)
+        if not levels:
+            return 0.0
         if len(levels) > self.heads:
             raise SpecbookError(
                 f"the shape is {len(levels)} levels deep, {self.kind} has "
@@ -127,6 +128,8 @@ class StageCosts:
 def level_rows(shape: CandidateTree) -> list[int]:
     """For each level of a draft of `shape` how many nodes have children there, the root
     first."""
+    if not isinstance(shape, CandidateTree):
+        raise SpecbookError(f"not a CandidateTree: {type(shape).__name__}")
     rows = [0] * shape.max_depth
     for parent in set(shape.parents):
         rows[0 if parent < 0 else shape.depths[parent]] += 1

@@ -9,6 +9,7 @@ import torch
 
 from specbook import drafts
 from specbook.chance import Sampler
+from specbook.drafts.samplers import top_k
 from specbook.errors import SpecbookError
 from specbook.measure import head_costs as module
 from specbook.measure.head_costs import stage_costs
@@ -159,6 +160,21 @@ def test_a_session_asks_for_the_rows_that_are_paid_for(
     assert sorted(paid) == sorted(asked)
 
 
+@pytest.mark.parametrize("vocabulary", [None, range(0, 64, 2)], ids=["whole", "cut"])
+def test_laws_are_made_and_picked_from_as_in_a_draft(
+    vocabulary: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a cut vocabulary too a draft has laws over all tokens, and picks from those:
+    that is what takes the time."""
+    picked: list[int] = []
+    monkeypatch.setattr(
+        module, "top_k", lambda law, width: picked.append(len(law)) or top_k(law, width)
+    )
+    source = drafts.get("hydra")(shaken("hydra").float(), vocabulary=vocabulary)
+    stage_costs(source, target(), rows=(2,), turns=1, prefix=3)
+    assert picked == [64] * 4
+
+
 def test_what_cannot_be_timed_is_refused() -> None:
     model = target()
     source = drafts.get("hydra")(shaken("hydra").float())
@@ -178,6 +194,8 @@ def test_what_cannot_be_timed_is_refused() -> None:
     for bad, told in (
         ({"stages": whole.stages[:1]}, "step at 1 is not timed"),
         ({"heads": 0}, "heads"),
+        ({"stages": None}, "stages must be"),
+        ({"stages": (3,)}, r"stages\[0\] is no Stage"),
     ):
         given = {
             "kind": "hydra",
@@ -199,3 +217,9 @@ def test_what_cannot_be_timed_is_refused() -> None:
     with pytest.raises(SpecbookError, match="not a CandidateTree"):
         whole.drafting("chain")  # type: ignore[arg-type]
     assert module.ROWS[0] == 1
+
+
+def test_what_is_no_tree_has_no_levels() -> None:
+    assert level_rows(CandidateTree.from_paths([], 0)) == []
+    with pytest.raises(SpecbookError, match="not a CandidateTree"):
+        level_rows(None)  # type: ignore[arg-type]

@@ -179,6 +179,16 @@ class HeadsSource(PlannedSource):
         ids = storage.checked_vocabulary(self.vocabulary, target.vocab_size)
         self._bound = _Bound(target, target.cut_head(torch.tensor(ids)), np.array(ids))
 
+    @property
+    def bound(self) -> _Bound:
+        """How the target that `check_target` was last given is asked. Raises
+        `SpecbookError` before that."""
+        if self._bound is None:
+            raise SpecbookError(
+                f"{self.kind}: no target yet; check_target(target) comes before start"
+            )
+        return self._bound
+
     def start(
         self,
         prefix: Iterable[int],
@@ -190,11 +200,8 @@ class HeadsSource(PlannedSource):
     ) -> HeadsSession:
         """A session for one request whose prompt is `prefix` (token ids). `policy` is
         the target's, by default that of temperature 1: the heads draw by it too."""
-        if self._bound is None:
-            raise SpecbookError(
-                f"{self.kind}: no target yet; check_target(target) comes before start"
-            )
-        known = self._bound.target.vocab_size
+        bound = self.bound
+        known = bound.target.vocab_size
         if vocab_size is not None and vocab_size != known:
             raise SpecbookError(
                 f"{self.kind}: the target has {known} tokens, vocab_size is "
@@ -204,7 +211,7 @@ class HeadsSource(PlannedSource):
         if not tokens:
             raise SpecbookError("prefix is empty; a draft needs at least one token")
         return HeadsSession(
-            self, self._bound, tokens, request, check_policy(policy), manifest_hash
+            self, bound, tokens, request, check_policy(policy), manifest_hash
         )
 
 
