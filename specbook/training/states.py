@@ -28,6 +28,7 @@ from safetensors.torch import save
 
 from .. import checks
 from ..errors import ArtifactError, SpecbookError
+from ..models.target import check_model
 from . import shards
 from .packed import segment_causal_states
 
@@ -85,11 +86,13 @@ def store(
     for documents that are no token ids or empty.
     """
     say = progress or (lambda line: None)
+    check_model(model)
     checks.text(key, "key")
     if not isinstance(folder, (str, os.PathLike)):
         raise SpecbookError(f"folder must be a folder, got {folder!r}")
     dtype = str(model.get_output_embeddings().weight.dtype).removeprefix("torch.")
-    unique = list({document(ids): ids for ids in documents}.items())
+    listed = checks.entries(documents, "documents", "lists of token ids")
+    unique = list({document(ids): ids for ids in listed}.items())
     places: dict[str, tuple[Any, int, int]] = {}
     hashes = []
     clock, made = time.monotonic(), 0
@@ -103,7 +106,7 @@ def store(
             speed = made / (time.monotonic() - clock)
             done = begin + len(group)
             say(f"states of {done} of {len(unique)} documents, {speed:.0f} rows/s")
-        file, sha256 = _opened(path, key=whole)
+        file, sha256 = _opened(path, key=whole, rows=sum(len(ids) for _, ids in group))
         hashes.append(sha256)
         first = 0
         for name, ids in group:
@@ -130,18 +133,22 @@ def _computed(model: Any, group: _Group, *, key: str) -> bytes:
     return content
 
 
-def _opened(path: Path, *, key: str) -> tuple[Any, str]:
+def _opened(path: Path, *, key: str, rows: int) -> tuple[Any, str]:
     """A file that was looked at whole, to be read piece by piece; its states' hash."""
     try:
         file = safe_open(path, framework="pt")
         noted = json.loads((file.metadata() or {}).get("specbook", "null"))
         states = file.get_tensor("states")
-    except (OSError, ValueError, SafetensorError) as problem:
+    except (OSError, ValueError, RecursionError, SafetensorError) as problem:
         raise ArtifactError(f"{path} cannot be read: {problem}") from problem
     if not isinstance(noted, dict) or noted.get("format") != FORMAT:
         raise ArtifactError(f"{path} is not a file of {FORMAT!r}")
     if noted.get("key") != key:
         raise ArtifactError(f"{path} holds the states of other documents or weights")
+    if states.dim() != 2 or len(states) != rows:
+        raise ArtifactError(
+            f"{path} holds states {list(states.shape)} for documents of {rows} tokens"
+        )
     if noted.get("sha256") != _digest(states):
         raise ArtifactError(f"{path} is damaged: its states have another hash")
     return file, str(noted["sha256"])

@@ -1,9 +1,12 @@
 """Hidden states on disk: the target's own, found by their tokens, damaged or not."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save
 
 from specbook.errors import ArtifactError, SpecbookError
 from specbook.models.heads import build
@@ -147,3 +150,36 @@ def test_bad_input_is_refused(model, tmp_path, documents, options, told):
     with pytest.raises(SpecbookError, match=told):
         states.store(model, documents, **{"folder": tmp_path, "key": "k", **options})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_whose_words_and_rows_part_is_refused(model, tmp_path):
+    """Each has the right key and a hash of its own that fits."""
+    stored(model, tmp_path, [[1, 2], [3]])
+    (path,) = tmp_path.iterdir()
+    with safe_open(path, framework="pt") as file:
+        noted = json.loads(file.metadata()["specbook"])
+        whole = file.get_tensor("states")
+
+    def forge(tensor, told=None):
+        fitting = {**noted, "sha256": states._digest(tensor) if tensor.dim() else ""}
+        words = json.dumps(fitting) if told is None else told
+        path.write_bytes(save({"states": tensor}, metadata={"specbook": words}))
+
+    forge(whole)
+    stored(model, tmp_path, [[1, 2], [3]])
+    for tensor, told in (
+        (whole[:2], r"states \[2, \d+\] for documents of 3 tokens"),
+        (whole[0, 0], r"states \[\] for documents of 3 tokens"),
+    ):
+        forge(tensor)
+        with pytest.raises(ArtifactError, match=told):
+            stored(model, tmp_path, [[1, 2], [3]])
+    forge(whole, "[" * 100_000)
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        stored(model, tmp_path, [[1, 2], [3]])
+
+
+def test_what_is_no_model_and_no_list_is_refused(model, tmp_path):
+    for given, told in (((None, [[1]]), "model"), ((model, None), "documents")):
+        with pytest.raises(SpecbookError, match=told):
+            states.store(*given, folder=tmp_path, key="k")
