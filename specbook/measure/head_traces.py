@@ -45,18 +45,26 @@ class OwnChains:
         return self.drafted == true
 
 
+def _most_probable(target: Any, source: HeadsSource) -> tuple[Any, Any]:
+    """What gives logits for the heads' features, and ids of the best for logits."""
+    if source.vocabulary is None:
+        return target.read_out, None
+    ids = torch.tensor(source.vocabulary)
+    return target.cut_head(ids), lambda rows: ids[rows.argmax(dim=-1)]
+
+
 @torch.inference_mode()
 def own_chains(target: Any, source: HeadsSource, answer: Any, every: int) -> OwnChains:
     """Greedy chains at every `every`-th token of `answer` (a `RecordedOutput`).
 
     `target`: one that holds a transformers model, such as a `TransformersTarget`.
-    `source`: four heads or more, without a cut vocabulary. Raises `SpecbookError`
-    where the answer is too short for a chain.
+    `source`: four heads or more; with a cut vocabulary they draft from it. Raises
+    `SpecbookError` where the answer is too short for a chain.
     """
     source.check_target(target)
     checks.integer(every, "every", least=1)
-    if source.heads.config.heads <= CHAIN or source.vocabulary is not None:
-        raise SpecbookError(f"{CHAIN + 1} heads or more over all tokens are needed")
+    if source.heads.config.heads <= CHAIN:
+        raise SpecbookError(f"{CHAIN + 1} heads or more are needed")
     ids = [*answer.prompt_ids, *answer.tokens]
     at = torch.arange(len(answer.prompt_ids), len(ids) - CHAIN, every)
     if not len(at):
@@ -64,7 +72,7 @@ def own_chains(target: Any, source: HeadsSource, answer: Any, every: int) -> Own
     tokens, one, model = torch.tensor(ids), [0] * len(ids), target.transformers_model()
     states = segment_causal_states(model, ids, one)
     base = source.heads.base(states)[at - 1]
-    given = tokens[at], target.embed_tokens, target.read_out
+    given = tokens[at], target.embed_tokens, *_most_probable(target, source)
     drafted = own_tokens(source.heads, base, *given)[:, 1 : CHAIN + 1]
     behind = path_states(model, ids, one, at, drafted[:, :-1])[:, -1]
     law = torch.softmax(target.read_out(behind).float(), -1)
@@ -157,18 +165,23 @@ def state_gaps(target: Any, source: HeadsSource, run: Watched) -> np.ndarray:
 
 def lm_head_runs(target: Any, source: HeadsSource, prompt: Sequence[int]) -> list[int]:
     """The rows of each run of the LM head that the heads ask for in the first round
-    with candidates. `source` has no cut vocabulary."""
-    if source.vocabulary is not None:
-        raise SpecbookError("a cut vocabulary is read by another head: count it there")
+    with candidates; the head of the cut vocabulary, where `source` has one."""
     calls: list[int] = []
-    read_out = target.read_out
 
-    def counted(rows: torch.Tensor) -> torch.Tensor:
-        calls.append(len(rows))
-        found: torch.Tensor = read_out(rows)
-        return found
+    def counted(head: Any) -> Any:
+        def read(rows: torch.Tensor) -> torch.Tensor:
+            calls.append(len(rows))
+            found: torch.Tensor = head(rows)
+            return found
 
-    target.read_out = counted
+        return read
+
+    read_out, cut_head = target.read_out, target.cut_head
+    if source.vocabulary is None:
+        name, watched_head = "read_out", counted(read_out)
+    else:
+        name, watched_head = "cut_head", lambda ids: counted(cut_head(ids))
+    setattr(target, name, watched_head)
     try:
         # One more token than the plan has levels, behind the one of the first round,
         # and one at least that is left for another round.
@@ -183,7 +196,7 @@ def lm_head_runs(target: Any, source: HeadsSource, prompt: Sequence[int]) -> lis
             on_round=lambda _: rounds.append(len(calls)),
         )
     finally:
-        del target.read_out
+        delattr(target, name)
     return calls[rounds[0] : rounds[1]]
 
 

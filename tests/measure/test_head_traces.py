@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -94,13 +95,12 @@ def test_the_gap_to_a_fresh_forward(target: Any) -> None:
 
 
 def test_runs_of_the_lm_head(target: Any) -> None:
-    for kind in KINDS:
-        made = source(kind, widths=(3, 2, 1), children="top_k")
+    for kind, vocabulary in product(KINDS, (None, (1, 5, 7, 9))):
+        options = {"children": "top_k", "vocabulary": vocabulary}
+        made = source(kind, widths=(3, 2, 1), **options)
         runs = head_traces.lm_head_runs(target, made, PROMPT)
         assert runs == ([3] if kind == "medusa" else [1, 3, 6])
-        assert "read_out" not in vars(target)
-    with pytest.raises(SpecbookError, match="cut vocabulary"):
-        head_traces.lm_head_runs(target, source("hydra", vocabulary=[1]), PROMPT)
+        assert not {"read_out", "cut_head"} & set(vars(target))
 
 
 def test_where_two_kinds_part() -> None:
@@ -135,8 +135,15 @@ def test_what_heads_see() -> None:
 
 @pytest.mark.parametrize("kind", ["medusa", "hydra"])
 @torch.no_grad()
-def test_own_chains_against_plain_forwards(target: Any, kind: str) -> None:
-    made = source(kind)
+@pytest.mark.parametrize("vocabulary", [None, (0, 3, 4, 11, 17, 29)])
+def test_own_chains_against_plain_forwards(
+    target: Any, kind: str, vocabulary: Any
+) -> None:
+    made = source(kind, vocabulary=vocabulary)
+    ruled_out = torch.zeros(target.vocab_size)
+    if vocabulary is not None:
+        ruled_out[:] = -torch.inf
+        ruled_out[list(vocabulary)] = 0
     answer = RecordedOutput((5, 9, 2), (7, 1, 30, 22, 8, 3), "length")
     found = head_traces.own_chains(target, made, answer, every=2)
     ids = [*answer.prompt_ids, *answer.tokens]
@@ -149,7 +156,7 @@ def test_own_chains_against_plain_forwards(target: Any, kind: str) -> None:
         for depth in range(3):
             words = target.embed_tokens(torch.tensor([*path, 0, 0, 0][:4]))
             said = made.heads(base[t - 1 : t], words[None])[0, depth]
-            path.append(int(target.read_out(said[None]).argmax()))
+            path.append(int((target.read_out(said[None])[0] + ruled_out).argmax()))
         assert found.drafted[row].tolist() == path[1:]
         with torch.no_grad():
             whole = torch.tensor([[*ids[: t + 1], *path[1:3]]])
@@ -166,9 +173,6 @@ def test_what_has_no_chain_is_refused(target: Any) -> None:
     answer = RecordedOutput((5, 9, 2), (7, 1, 30), "length")
     with pytest.raises(SpecbookError, match="no chain"):
         head_traces.own_chains(target, source("hydra"), answer, every=1)
-    for made in (
-        drafts.get("hydra")(shaken("hydra", heads=3)),
-        source("hydra", vocabulary=[1, 2]),
-    ):
-        with pytest.raises(SpecbookError, match="4 heads or more"):
-            head_traces.own_chains(target, made, answer, every=1)
+    made = drafts.get("hydra")(shaken("hydra", heads=3))
+    with pytest.raises(SpecbookError, match="4 heads or more"):
+        head_traces.own_chains(target, made, answer, every=1)
