@@ -15,6 +15,7 @@ import numpy as np
 from .. import checks
 from ..errors import SpecbookError
 from .decoding import TaughtSequence
+from .heads import taught_sequences
 
 
 def likely_ids(sequences: Sequence[TaughtSequence], count: int) -> list[int]:
@@ -22,6 +23,7 @@ def likely_ids(sequences: Sequence[TaughtSequence], count: int) -> list[int]:
     ascending; the lowest id first where two have as much. Raises `SpecbookError` when
     the rows keep fewer ids."""
     checks.integer(count, "count", least=1)
+    sequences = taught_sequences(sequences)
     if not any(len(s.top_ids) for s in sequences):
         raise SpecbookError(f"{count} ids are asked for, there is no row")
     ids = np.concatenate([s.top_ids.reshape(-1) for s in sequences])

@@ -19,7 +19,7 @@ from .. import checks
 from ..errors import SpecbookError
 from ..models.heads.base import Heads
 from .decoding import TaughtSequence
-from .heads import Stream, Teacher, pack, row_mask, stream_features
+from .heads import Stream, Teacher, pack, row_mask, stream_features, taught_sequences
 from .losses import own_tokens
 from .packed import path_states
 
@@ -49,7 +49,7 @@ def exposure(
     checks.integer(every, "every", least=1)
     parts = [
         found
-        for sequence in sequences
+        for sequence in taught_sequences(sequences)
         if (found := _hits(heads, teacher, sequence, every)) is not None
     ]
     if not parts:

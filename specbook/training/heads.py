@@ -33,6 +33,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env, reduce
 
+from .. import checks
 from ..errors import SpecbookError
 from ..models.heads.base import Heads
 from . import draft, resuming, shards, stepping
@@ -67,8 +68,26 @@ class Stream:
     top_logps: torch.Tensor
 
 
+def taught_sequences(sequences: Any) -> list[TaughtSequence]:
+    """`sequences` as a list. Raises `SpecbookError` for anything else among them."""
+    found = checks.entries(sequences, "sequences", "taught sequences")
+    for place, one in enumerate(found):
+        if not isinstance(one, TaughtSequence):
+            raise SpecbookError(f"sequences[{place}] is no TaughtSequence: {one!r}")
+    return found
+
+
 def pack(sequences: Sequence[TaughtSequence]) -> Stream:
     """`sequences`, at least one, as one stream."""
+    sequences = taught_sequences(sequences)
+    if not sequences:
+        raise SpecbookError("sequences is empty: there is nothing to pack")
+    for place, s in enumerate(sequences):
+        if len(s.top_ids) != len(s.tokens) - 1 - s.first_row:
+            raise SpecbookError(
+                f"sequences[{place}] has {len(s.tokens)} tokens and "
+                f"{len(s.top_ids)} laws from token {s.first_row + 1} on"
+            )
     lengths = torch.tensor([len(s.tokens) for s in sequences])
     taught = [np.arange(len(s.tokens)) > s.first_row for s in sequences]
     flags = torch.from_numpy(np.concatenate(taught))
@@ -185,8 +204,10 @@ def batch_loss(
     """
     count = heads.config.heads
     lambdas = head_weights(count, settings.decay)
-    whole = count_rows(sequences, count) if total is None else total
     stream = pack(sequences)
+    whole = count_rows(sequences, count) if total is None else list(total)
+    if len(whole) != count:
+        raise SpecbookError(f"total has {len(whole)} numbers for {count} heads")
     mask = row_mask(stream, count)
     hidden = teacher.states(stream)
     positions, base, features = stream_features(heads, teacher, stream, mask, hidden)
@@ -377,6 +398,7 @@ def train(
     many there are is part of a checkpoint's key: sums are rounded in another order.
     """
     count = heads.config.heads
+    sequences = taught_sequences(sequences)
     if not any(count_rows(sequences, count)):
         raise SpecbookError("there is nothing to train on: no head has a row")
     world = processes()

@@ -16,7 +16,7 @@ import torch
 
 from ..models.heads.base import Heads
 from .decoding import TaughtSequence
-from .heads import Teacher, pack, row_mask, stream_features
+from .heads import Teacher, pack, row_mask, stream_features, taught_sequences
 
 BINS = 10
 ROWS_AT_ONCE = 256
@@ -39,7 +39,7 @@ def heads_agreement(
     """
     count = heads.config.heads
     hits, probable, tried = [], [], []
-    for sequence in sequences:
+    for sequence in taught_sequences(sequences):
         stream = pack([sequence])
         mask = row_mask(stream, count)
         if sequence.prompt_length < len(sequence.tokens):

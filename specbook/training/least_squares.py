@@ -21,7 +21,7 @@ from ..errors import SpecbookError
 from ..models.heads.base import Heads, State
 from ..models.heads.parts import Mix
 from .decoding import TaughtSequence
-from .heads import Teacher, pack, row_mask
+from .heads import Teacher, pack, row_mask, taught_sequences
 from .losses import forced_tokens
 
 RIDGE = 1e-3
@@ -78,7 +78,7 @@ def start(
     say = progress or (lambda line: None)
     world = PartialState()
     sums: dict[Mix, _Sums] = {}
-    mine = list(sequences[world.process_index :: world.num_processes])
+    mine = taught_sequences(sequences)[world.process_index :: world.num_processes]
     done = 0
     for group in _groups(mine):
         _add(sums, heads, teacher, group)

@@ -42,6 +42,8 @@ def test_a_token_of_the_text_counts_nothing_by_itself():
         ([], 1, "there is no row"),
         (LAWS, 0, "count"),
         (LAWS, 1.5, "count"),
+        (None, 1, "sequences must be"),
+        ([1], 1, r"sequences\[0\] is no TaughtSequence"),
     ],
 )
 def test_what_cannot_be_ranked_is_refused(laws, count, told):

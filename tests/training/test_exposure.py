@@ -173,6 +173,8 @@ def test_what_cannot_be_counted_is_refused(answers):
     frozen = Teacher(model())
     with pytest.raises(SpecbookError, match="every"):
         exposure(fitted(), frozen, answers, every=0)
+    with pytest.raises(SpecbookError, match="sequences must be"):
+        exposure(fitted(), frozen, None)
     short = [dataclasses.replace(answers[0], prompt_length=len(answers[0].tokens) - 2)]
     for nothing in ([], short):
         with pytest.raises(SpecbookError, match="all 3 heads"):

@@ -264,6 +264,21 @@ SHORT = TaughtSequence(
 )  # fmt: skip
 
 
+def test_what_is_no_batch_is_refused(sequences):
+    heads = build(SETTINGS.config(WIDTH), 0)
+    torn = dataclasses.replace(sequences[0], top_ids=sequences[0].top_ids[:-1])
+    for batch, told in (
+        ([], "nothing to pack"),
+        (None, "sequences must be"),
+        ([3], r"sequences\[0\] is no TaughtSequence"),
+        ([torn], r"sequences\[0\] has \d+ tokens and \d+ laws"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            loop.batch_loss(heads, teacher(), batch, SETTINGS)
+    with pytest.raises(SpecbookError, match="total has 1 numbers"):
+        loop.batch_loss(heads, teacher(), sequences, SETTINGS, total=[1])
+
+
 def test_a_stream_without_rows_has_a_loss_of_zero():
     heads = untrained()
     loss = loop.batch_loss(heads, teacher(), [made_up(2, 0)], SETTINGS)
@@ -489,6 +504,7 @@ def test_two_processes_learn_what_one_learns(tmp_path):
         {"layers": 0},
         {"loss": "hard"},
         {"decay": -1},
+        {"decay": 1e200},
         {"self_share": 1.1},
         {"self_share": 0.1, "loss": "label"},
         {"vocabulary": 0},
@@ -498,11 +514,12 @@ def test_two_processes_learn_what_one_learns(tmp_path):
         {"learning_rate": float("nan")},
         {"clip": 0},
         {"seed": -1},
+        {"seed": 2**64},
         {"dtype": "float16"},
         {"stored": "float32"},
         {"others": 0},
     ],
-    ids=[f"case{i}" for i in range(17)],
+    ids=[f"case{i}" for i in range(19)],
 )
 def test_bad_settings_are_refused(changes):
     with pytest.raises(SpecbookError, match=next(iter(changes))):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specbook.errors import SpecbookError
-from specbook.models.heads import KINDS, build
+from specbook.models.heads import KINDS, build, config_of
 from specbook.training import heads as loop
 from specbook.training import least_squares
 from specbook.training.losses import forced_tokens
@@ -119,6 +119,11 @@ def test_what_cannot_start_is_refused(sequences):
         least_squares.start(made("medusa"), teacher(), sequences)
     with pytest.raises(SpecbookError, match="there is no"):
         least_squares.start(made("hydra"), teacher(), [])
+    with pytest.raises(SpecbookError, match="sequences must be"):
+        least_squares.start(made("hydra"), teacher(), None)
+    other = build(config_of("hydra", 2 * WIDTH, heads=HEADS))
+    with pytest.raises(SpecbookError, match="hidden must be"):
+        least_squares.start(other, teacher(), sequences)
 
 
 def test_a_sequence_too_short_for_a_row_adds_nothing(sequences, monkeypatch):
