@@ -17,7 +17,7 @@ import importlib
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -313,56 +313,52 @@ INSTALL = (
     "--no-build-isolation arctic-inference`"
 )
 
+SUFFIX_ARRAY = System(
+    name="suffix array",
+    package="specbook.drafts.rest",
+    kind="ranked",
+    prepare=list,
+    needs="pydivsufsort",
+    build=_build_rest,
+    ask=_ask_rest,
+    answer=_answer_rest,
+    better="a large corpus that is built once: a few bytes a token, saved to disk, "
+    "mapped by many processes, and every suffix and continuation in it, at any "
+    "length, can be counted",
+)
+SUFFIX_TREE = System(
+    name="Arctic suffix tree",
+    package=ARCTIC,
+    kind="counts",
+    prepare=_int32,
+    build=_build_arctic,
+    ask=_ask_arctic,
+    answer=_answer_arctic,
+    better="a corpus that changes while it is used: a token is added to any "
+    "sequence, and a whole sequence is removed again, at any time",
+    install=INSTALL,
+)
+# What asks another system's index is that system but for what is said of it here.
 SYSTEMS = (
-    System(
-        name="suffix array",
-        package="specbook.drafts.rest",
-        kind="ranked",
-        prepare=list,
-        needs="pydivsufsort",
-        build=_build_rest,
-        ask=_ask_rest,
-        answer=_answer_rest,
-        better="a large corpus that is built once: a few bytes a token, saved to disk, "
-        "mapped by many processes, and every suffix and continuation in it, at any "
-        "length, can be counted",
-    ),
-    System(
+    SUFFIX_ARRAY,
+    replace(
+        SUFFIX_ARRAY,
         name="suffix array, proposal",
-        package="specbook.drafts.rest",
-        kind="ranked",
-        prepare=list,
-        needs="pydivsufsort",
-        build=_build_rest,
         ask=_propose_rest,
         answer=_answer_proposal,
-        built_as="suffix array",
+        built_as=SUFFIX_ARRAY.name,
         better="the same, as `rest_propose` returns it: a proposal that is typed and "
         "checked node by node",
     ),
-    System(
-        name="Arctic suffix tree",
-        package=ARCTIC,
-        kind="counts",
-        prepare=_int32,
-        build=_build_arctic,
-        ask=_ask_arctic,
-        answer=_answer_arctic,
-        better="a corpus that changes while it is used: a token is added to any "
-        "sequence, and a whole sequence is removed again, at any time",
-        install=INSTALL,
-    ),
-    System(
+    SUFFIX_TREE,
+    replace(
+        SUFFIX_TREE,
         name="Arctic, its own rule",
-        package=ARCTIC,
         kind="share",
-        prepare=_int32,
-        build=_build_arctic,
         ask=_ask_arctic_once,
         answer=_answer_arctic_once,
-        built_as="Arctic suffix tree",
+        built_as=SUFFIX_TREE.name,
         better="choosing the match length by the expected number of accepted tokens",
-        install=INSTALL,
     ),
     System(
         name="suffix automaton",
