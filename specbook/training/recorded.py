@@ -48,13 +48,13 @@ def lessons(
     wholes, prompts = [], []
     for place, pair in enumerate(checks.entries(answers, "answers", "answers")):
         name = f"answers[{place}]"
-        ids = [
+        both = [
             checks.token_ids(part, name, vocab_size=len(head))
             for part in checks.entries(pair, name, "a prompt and what was answered")
         ]
-        if len(ids) != 2 or not ids[0] or not ids[1]:
+        if len(both) != 2 or not both[0] or not both[1]:
             raise SpecbookError(f"{name} has no prompt or no answer, or has more")
-        prompt, answer = ids
+        prompt, answer = both
         wholes.append([*prompt, *answer])
         prompts.append(len(prompt))
     if not wholes:
