@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from .. import checks
-from ..errors import ArtifactError
+from ..errors import ArtifactError, SpecbookError
 from ..models.checkpoint import checked_source, load_transformers_model
 from ..models.heads import build, storage
 from ..models.heads.base import Heads
@@ -53,6 +53,13 @@ def train_heads(
     Checkpoint, `resume` and what is refused before the work: as there. The first
     process of several returns the manifest, any other an empty one.
     """
+    for value, kind, name in (
+        (out, (str, os.PathLike), "out"),
+        (settings, HeadsSettings, "settings"),
+        (recipe, (Recipe, type(None)), "recipe"),
+    ):
+        if not isinstance(value, kind):
+            raise SpecbookError(f"{name} cannot be {value!r}")
     final = Path(out).expanduser().absolute()
     artifact.check_free(final)
     checks.text(command, "command")

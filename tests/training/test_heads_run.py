@@ -176,6 +176,10 @@ def test_what_cannot_be_is_refused_before_the_data_are_made(
     monkeypatch.setattr(teacher, "make", lambda *a, **b: pytest.fail("data were made"))
     with pytest.raises(SpecbookError, match=told):
         train(tmp_path / "deep" / "tiny", tiny_folder, **changes)
+    for bad in ({"out": 3}, {"settings": "hydra"}, {"recipe": {}}):
+        given = {"out": tmp_path / "x", "settings": HeadsSettings("hydra"), **bad}
+        with pytest.raises(SpecbookError, match=next(iter(bad))):
+            heads_run.train_heads(given.pop("out"), rows=1, **given)
     assert os.listdir(tmp_path) == []
 
 
