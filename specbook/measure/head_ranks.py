@@ -64,6 +64,31 @@ class RankedAnswer:
     q: np.ndarray
     ended: bool
 
+    def __post_init__(self) -> None:
+        checks.text(self.workload, "workload")
+        checks.text(self.prompt, "prompt")
+        checks.boolean(self.ended, "ended")
+        for name, kind in (("ranks", np.integer), ("q", np.floating)):
+            array = getattr(self, name)
+            if (
+                not isinstance(array, np.ndarray)
+                or array.ndim != 2
+                or not np.issubdtype(array.dtype, kind)
+                or array.shape != np.shape(self.ranks)
+                or not array.shape[1]
+            ):
+                raise SpecbookError(
+                    f"{self.prompt}: {name} must be an array [n, K] of "
+                    f"{kind.__name__} numbers, got {array!r}"
+                )
+        n, heads = self.ranks.shape
+        there = np.arange(n)[:, None] + np.arange(1, heads + 1) < n
+        if ((self.ranks < 0) == there).any() or (self.ranks < -1).any():
+            raise SpecbookError(
+                f"{self.prompt}: ranks must be -1 behind the answer's end, where there "
+                "is no token, and nowhere else"
+            )
+
     @property
     def heads(self) -> int:
         """K."""
@@ -78,7 +103,11 @@ def plain_answers(
     """The target's greedy answers, without a draft. `asked`: workload, name and ids of
     each prompt. The book's own target has answers on disk: see `recording.load`."""
     found = []
-    for workload, name, ids in asked:
+    for number, one in enumerate(checks.entries(asked, "asked", "prompts")):
+        three = checks.entries(one, f"asked[{number}]", "workload, name and ids")
+        if len(three) != 3:
+            raise SpecbookError(f"asked[{number}] must be workload, name and ids")
+        workload, name, ids = three
         made = generate(
             target,
             ids,
@@ -102,8 +131,7 @@ def rank_answers(
     this. `answers`: the target's own greedy ones. Raises what `check_target` raises for
     heads of another target, and `SpecbookError` for what is no answer.
     """
-    if not isinstance(source, HeadsSource):
-        raise SpecbookError(f"source must have draft heads, got {source!r}")
+    _check_source(source)
     source.check_target(target)
     found = []
     for number, answer in enumerate(checks.entries(answers, "answers", "answers")):
@@ -273,6 +301,8 @@ def accepted(
     """Acceptance by depth and slot, as `acceptance.measure_acceptance` counts it in
     decoding with a calibration shape of `slots` children: for `choose_tree`, or
     `.observed().acceptance()` for `optimize_tree`. `answers`: ranked by `source`."""
+    _check_source(source)
+    source.check_target(target)
     ranked = _answers(answers)
     shape = calibration_shape(slots, ranked[0].heads)
     about = target.identity()
@@ -290,6 +320,11 @@ def accepted(
     }
     where = machine() if about_machine is None else about_machine
     return AcceptanceProfile(settings, where, tuple(play(one, shape) for one in ranked))
+
+
+def _check_source(source: Any) -> None:
+    if not isinstance(source, HeadsSource):
+        raise SpecbookError(f"source must have draft heads, got {source!r}")
 
 
 def _answers(answers: Any) -> list[RankedAnswer]:

@@ -219,9 +219,17 @@ def test_what_does_not_fit_is_refused() -> None:
         tokens_per_round([answers[0]], chain(1))  # type: ignore[list-item]
     with pytest.raises(SpecbookError, match="not a RankedAnswer"):
         play(answers[0], chain(1))  # type: ignore[arg-type]
-    mixed = [by_hand([[0, 0]]), by_hand([[0]])]
+    mixed = [by_hand([[-1, -1]]), by_hand([[-1]])]
     with pytest.raises(SpecbookError, match=r"answers\[1\] is of 1 heads"):
         agreement(mixed)
+    for ask in (rank_answers, accepted):
+        with pytest.raises(SpecbookError, match="does not give"):
+            ask(None, made, answers)
+    with pytest.raises(SpecbookError, match="source must have draft heads"):
+        accepted(target, None, mixed[:1])  # type: ignore[arg-type]
+    for asked, told in ((None, "asked must be"), ([(1, 2)], r"asked\[0\]")):
+        with pytest.raises(SpecbookError, match=told):
+            plain_answers(target, asked, 3)  # type: ignore[arg-type]
     wide = source("medusa")
     wider = LeanTarget(tiny_llama(hidden_size=32))
     with pytest.raises((ArtifactError, SpecbookError), match="width 12"):
@@ -249,3 +257,20 @@ def test_an_answer_of_one_token_has_no_row() -> None:
     (one,) = rank_answers(target, made, [RecordedOutput((5, 6), (7,))])
     assert (one.ranks == -1).all() and not one.q.any()
     assert agreement([one])["top1"] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        [0, -1],  # no columns
+        [[-1, -1], [-1, -1]],  # a rank is missing
+        [[0, 0], [-1, -1]],  # one too many
+        [[-2, -1], [-1, -1]],
+        [[0.0, -1.0], [-1.0, -1.0]],
+        [[], []],
+    ],
+)
+def test_ranks_are_where_the_answer_has_tokens(ranks: Any) -> None:
+    by_hand([[0, -1], [-1, -1]])
+    with pytest.raises(SpecbookError, match="ranks must be"):
+        by_hand(ranks)
