@@ -390,8 +390,14 @@ def shared_tree(
 
     `acceptance`: {kind: rows of slots}. `nodes`: rows with the root; fewer only where
     the slots do not make so many. `tree_of`: the kind, by default the one whose best
-    tree commits the most; of equal ones the first.
+    tree commits the most; of equal ones the first. Raises `SpecbookError` for no
+    kind, and for a kind without slots.
     """
+    if not isinstance(acceptance, Mapping) or not acceptance:
+        raise SpecbookError(f"acceptance must map kinds, got {acceptance!r}")
+    checks.integer(nodes, "nodes", least=2)
+    if tree_of is not None:
+        checks.one_of(tree_of, "tree_of", list(acceptance))
     names = list(acceptance) if tree_of is None else [tree_of]
     plans = {kind: _largest(nodes, acceptance[kind]) for kind in names}
     best = max(names, key=lambda kind: plans[kind].score)

@@ -160,7 +160,7 @@ def state_gaps(target: Any, source: HeadsSource, run: Watched) -> np.ndarray:
             [float((base - fresh[j]).abs().max()) for j in (t - 1, t)]
             for t, base in zip(run.pending, run.base, strict=True)
         ]
-    )
+    ).reshape(-1, 2)
 
 
 def lm_head_runs(target: Any, source: HeadsSource, prompt: Sequence[int]) -> list[int]:
@@ -216,7 +216,12 @@ def clashes(
 ) -> list[int]:
     """Where two kinds of heads begin with the same right token and the target then
     believes the third token of `one` less than that of `other`, by more than `least`:
-    up to `count` rows, the clearest first."""
+    up to `count` rows, the clearest first. Raises `SpecbookError` for chains at other
+    places, or of another text."""
+    checks.integer(count, "count", least=0)
+    checks.real(least, "least")
+    if not (torch.equal(one.tokens, other.tokens) and torch.equal(one.at, other.at)):
+        raise SpecbookError("the two were drafted at other places, or in other texts")
     first = one.right()[:, 0] & other.right()[:, 0]
     gap = torch.where(first, other.believed - one.believed, -torch.inf)
     order = gap.argsort(descending=True, stable=True)[:count]
@@ -236,8 +241,10 @@ def level_by_level(
 
     `base` [1, d]; `words` [1 + N, d]: the embeddings of the pending token and of all
     rows. The tree is less deep than there are heads. `careless`: every row takes up the
-    first state of the level above, which is wrong, and has the right shape.
+    first state of the level above, which is wrong, and has the right shape. Raises
+    `SpecbookError` for a tree that is empty, or too deep, or has other rows.
     """
+    _check_tree(heads, words, tree)
     row = {-1: 0}
     said: dict[int, torch.Tensor] = {}
     state = heads.start(base, words[:1])
@@ -250,11 +257,23 @@ def level_by_level(
     return torch.stack([said[v] for v in range(len(tree))])
 
 
+def _check_tree(heads: Heads, words: torch.Tensor, tree: CandidateTree) -> None:
+    if not isinstance(tree, CandidateTree) or not len(tree):
+        raise SpecbookError(f"tree must be a CandidateTree with rows, got {tree!r}")
+    if len(words) != 1 + len(tree) or tree.max_depth >= heads.config.heads:
+        raise SpecbookError(
+            f"{len(words)} words and {heads.config.heads} heads for a tree of "
+            f"{len(tree)} rows, {tree.max_depth} deep: one word more than rows is "
+            "needed, and one head more than levels"
+        )
+
+
 @torch.inference_mode()
 def path_by_path(
     heads: Heads, base: torch.Tensor, words: torch.Tensor, tree: CandidateTree
 ) -> torch.Tensor:
     """The same, each row along its own path alone, by `Heads.forward`."""
+    _check_tree(heads, words, tree)
     said = []
     for v in range(len(tree)):
         path = [0, *(u + 1 for u in tree.path_rows(v))]

@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
+from ..errors import TargetError
 from .table import TableSession, TableTarget
+from .target import check_model
 
 
 class _Session(TableSession):
@@ -25,9 +27,15 @@ class _Session(TableSession):
 class ModelTable(TableTarget):
     """`model`: a tiny Llama-like causal LM of transformers (`models.tiny`), whose laws
     are the plain softmax of its logits. Laws and states are those of a plain forward
-    over the prefix, in the model's own dtype."""
+    over the prefix, in the model's own dtype. Raises `TargetError` for another model.
+    """
 
     def __init__(self, model: Any) -> None:
+        check_model(model)
+        if not hasattr(model, "model") or not hasattr(model, "lm_head"):
+            raise TargetError(
+                f"a Llama-like model is needed, got a {type(model).__name__}"
+            )
         self.model = model
         self.dtype = model.lm_head.weight.dtype
         self.hidden_width = int(model.config.hidden_size)

@@ -194,6 +194,18 @@ def test_the_shared_tree_is_that_of_the_best_kind_and_exactly_as_large() -> None
     assert len(bench_heads.shared_tree(nothing, 16)[1]) == 6
 
 
+def test_a_shared_tree_is_of_a_kind_that_was_measured() -> None:
+    slots = {"hydra": [[0.0, 0.5]]}
+    for given, told in (
+        (({}, 4), "acceptance must map"),
+        ((None, 4), "acceptance must map"),
+        ((slots, 1), "nodes"),
+        ((slots, 4, "medusa"), "tree_of"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            bench_heads.shared_tree(*given)
+
+
 def test_the_own_tree_weighs_rows_and_drafts() -> None:
     cheap = bench_heads.own_tree(measured("hydra", [0.5, 0.2], 0.0), times(1, 1, 1))
     assert cheap is not None and cheap.nodes == 3 and cheap.use == OWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import product
 from typing import Any
 
@@ -17,6 +18,7 @@ from specbook.models.target import TransformersTarget
 from specbook.models.tiny import tiny_llama
 from specbook.topologies import cartesian
 from specbook.training.packed import segment_causal_states
+from specbook.tree import CandidateTree
 from tests.heads.making import WIDTH, normal, shaken
 
 PROMPT = [5, 9, 2]
@@ -176,3 +178,39 @@ def test_what_has_no_chain_is_refused(target: Any) -> None:
     made = drafts.get("hydra")(shaken("hydra", heads=3))
     with pytest.raises(SpecbookError, match="4 heads or more"):
         head_traces.own_chains(target, made, answer, every=1)
+
+
+def test_chains_at_other_places_are_not_compared(target: Any) -> None:
+    """As many of them: without a look at the places they would be compared."""
+    made = source("hydra")
+    answer = RecordedOutput((1, 2), (3, 4, 5, 6, 7), "length", "p", "w")
+    other = dataclasses.replace(answer, prompt_ids=(2, 2))
+    whole = head_traces.own_chains(target, made, answer, 1)
+    assert head_traces.clashes(whole, whole, 3) == []
+    for part in (
+        head_traces.own_chains(target, made, answer, 2),
+        head_traces.own_chains(target, made, other, 1),
+    ):
+        with pytest.raises(SpecbookError, match="other places, or in other texts"):
+            head_traces.clashes(whole, part, 3)
+
+
+def test_a_run_without_candidates_has_no_gap(target: Any) -> None:
+    made = source("hydra")
+    assert head_traces.state_gaps(
+        target, made, head_traces.watched(target, made, [1], 1)
+    ).shape == (0, 2)
+
+
+@pytest.mark.parametrize("by", [head_traces.level_by_level, head_traces.path_by_path])
+@pytest.mark.parametrize(
+    ("paths", "words"), [([], 1), ([(1, 2)], 2), ([(1, 2, 3, 4)], 5)]
+)
+def test_a_tree_that_cannot_be_asked_is_refused(
+    by: Any, paths: Any, words: int
+) -> None:
+    heads = head_traces.made_up("hydra", 4, heads=4)
+    base = torch.zeros(5, 4, dtype=torch.float64)
+    tree = CandidateTree.from_paths(paths, 0)
+    with pytest.raises(SpecbookError, match="tree"):
+        by(heads, base[:1], base[:words], tree)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from specbook.engine import generate
+from specbook.errors import TargetError
 from specbook.models.model_table import ModelTable
 from specbook.models.protocol import HiddenTarget, gives_hidden
-from specbook.models.tiny import tiny_llama
+from specbook.models.tiny import tiny_llama, tiny_model
 from specbook.tree import CandidateTree
 
 
@@ -52,3 +54,9 @@ def test_a_prefix_is_read_once():
     for _ in range(2):
         generate(table, [0, 1], None, "greedy", max_new_tokens=4)
     assert len(calls) == 4
+
+
+def test_another_model_is_refused():
+    for model in (None, tiny_model("gpt2")):
+        with pytest.raises(TargetError, match="model is needed"):
+            ModelTable(model)
