@@ -245,7 +245,11 @@ def own_tokens(
     from logits [R, V], by default the most probable. No gradient: the choice has none,
     and the article calls what could stand for it a surrogate. Labels and laws of such
     rows must be taken after the chosen tokens, where they are not the text's own.
+    Raises `SpecbookError` for pending tokens that are not as many as the rows.
     """
+    _check_ids(pending, "pending")
+    if len(pending) != len(base):
+        raise SpecbookError(f"{len(base)} base rows and {len(pending)} pending tokens")
     pick = choose or (lambda rows: rows.argmax(dim=-1))
     rows = torch.arange(len(base), device=base.device)
     found = [pending]

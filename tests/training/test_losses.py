@@ -360,3 +360,12 @@ def test_ids_and_tensors_are_looked_at(call: Any, told: str) -> None:
 def test_weights_may_be_fractions() -> None:
     found = losses.hard_label_loss([ONE], [torch.tensor([1])], [Fraction(1, 2)])
     assert float(found) == pytest.approx(math.log(V) / 2)
+
+
+def test_own_tokens_need_a_pending_token_a_row() -> None:
+    for pending, told in (
+        ([1, 2], "pending must be"),
+        (torch.tensor([1]), "2 base rows and 1 pending"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            losses.own_tokens(shaken("hydra"), normal(2, WIDTH), pending, abs, abs)
