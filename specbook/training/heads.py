@@ -126,11 +126,31 @@ def count_rows(sequences: Sequence[TaughtSequence], heads: int) -> list[int]:
 class Teacher:
     """The frozen target: a transformers causal LM. `vocabulary` int64 [C]: the ids
     that heads are to predict, ascending, on the model's device; None for all. `stored`:
-    where the states of all documents are read; None computes them."""
+    where the states of all documents are read; None computes them. Raises
+    `SpecbookError` for another vocabulary."""
 
     model: Any
     vocabulary: torch.Tensor | None = None
     stored: StoredStates | None = None
+
+    def __post_init__(self) -> None:
+        ids = self.vocabulary
+        if ids is None:
+            return
+        size = len(self.model.get_output_embeddings().weight)
+        # An id twice would be counted twice by every softmax.
+        if (
+            not isinstance(ids, torch.Tensor)
+            or ids.dtype != torch.int64
+            or ids.dim() != 1
+            or not len(ids)
+            or not bool((ids.diff() > 0).all())
+            or not 0 <= int(ids[0]) <= int(ids[-1]) < size
+        ):
+            raise SpecbookError(
+                f"vocabulary must be int64 ids of 0 .. {size - 1}, ascending and none "
+                f"twice, got {ids!r}"
+            )
 
     def states(self, stream: Stream) -> torch.Tensor:
         """What the LM head reads at every token of `stream`, float32 [n, d]."""
@@ -398,6 +418,14 @@ def train(
     many there are is part of a checkpoint's key: sums are rounded in another order.
     """
     count = heads.config.heads
+    checks.text(data_key, "data_key")
+    if (settings.kind, settings.heads) != (heads.config.kind, count):
+        raise SpecbookError(
+            f"these are {count} {heads.config.kind} heads, the settings are of "
+            f"{settings.heads} {settings.kind} heads"
+        )
+    if stop_after is not None:
+        checks.integer(stop_after, "stop_after", least=0)
     sequences = taught_sequences(sequences)
     if not any(count_rows(sequences, count)):
         raise SpecbookError("there is nothing to train on: no head has a row")

@@ -154,7 +154,7 @@ def test_contents_that_contradict_each_other_are_refused(
     with pytest.raises(ArtifactError, match="its config needs None"):
         storage.read(remade(folder, target))
 
-    for name, width in (("vast", 10**9), ("endless", 10**18)):
+    for name, width in (("vast", 10**9), ("endless", 10**18), ("lost", 10**25)):
         # No memory holds it, and none is asked for.
         folder = fresh(name)
         told["config"] = config_of("hydra", 2).to_json() | {"width": width, "bent": 0}

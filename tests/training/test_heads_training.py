@@ -264,6 +264,39 @@ SHORT = TaughtSequence(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("ids", [[3, 3, 5], [5, 3], [], [-1, 2], [2, 64], [1.0]])
+def test_a_cut_vocabulary_is_of_ids_that_are_there_once(ids):
+    kept = torch.tensor(ids, dtype=None if ids else torch.int64)
+    with pytest.raises(SpecbookError, match="ascending and none twice"):
+        loop.Teacher(teacher().model, kept)
+    loop.Teacher(teacher().model, torch.tensor([0, 3, 63]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"kind": "medusa"}, "the settings are of"),
+        ({"heads": HEADS + 1}, "the settings are of"),
+        ({"data_key": 3}, "data_key"),
+        ({"stop_after": -1}, "stop_after"),
+    ],
+)
+def test_heads_that_are_not_those_of_the_settings_are_not_trained(
+    sequences, changes, told
+):
+    heads = build(SETTINGS.config(WIDTH), 0)
+    told_by = {n: changes[n] for n in changes if n in ("kind", "heads")}
+    options = {"data_key": "k", **{n: changes[n] for n in changes if n not in told_by}}
+    with pytest.raises(SpecbookError, match=told):
+        loop.train(
+            heads,
+            teacher(),
+            sequences,
+            dataclasses.replace(SETTINGS, **told_by),
+            **options,
+        )
+
+
 def test_what_is_no_batch_is_refused(sequences):
     heads = build(SETTINGS.config(WIDTH), 0)
     torn = dataclasses.replace(sequences[0], top_ids=sequences[0].top_ids[:-1])

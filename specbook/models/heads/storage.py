@@ -99,7 +99,7 @@ def read(folder: str | os.PathLike[str]) -> StoredHeads:
         # Shapes alone first: a config may ask for more memory than there is.
         with torch.device("meta"):
             wanted = build(config).state_dict()
-    except RuntimeError as problem:
+    except (RuntimeError, TypeError) as problem:
         raise ArtifactError(f"{root / CONFIG} is no config: {problem}") from problem
     try:
         stored = load_file(root / WEIGHTS)
