@@ -107,8 +107,12 @@ def load(
             "those, or remove it"
         )
     parameters = dict(model.named_parameters())
-    wanted = {f"{part}/{name}" for part in ("weight", *_MOMENTS) for name in parameters}
-    if set(tensors) != wanted:
+    wanted = {
+        f"{part}/{name}": torch.Size() if part == "step" else parameter.shape
+        for part in ("weight", *_MOMENTS)
+        for name, parameter in parameters.items()
+    }
+    if {name: tensor.shape for name, tensor in tensors.items()} != wanted:
         raise ArtifactError(f"{path} holds other tensors than this model has")
     with torch.no_grad():
         for name, parameter in parameters.items():

@@ -398,6 +398,11 @@ def test_a_checkpoint_is_not_run_over_nor_mixed_up(sequences, tmp_path):
     ):
         with pytest.raises(ArtifactError, match="other settings or other data"):
             run(sequences, untrained(), **{**options, **changes})
+    wider = build(dataclasses.replace(SETTINGS.config(WIDTH), bent=5), 1)
+    before = weights(wider)
+    with pytest.raises(ArtifactError, match="other tensors"):
+        run(sequences, wider, **options)
+    assert equal(weights(wider), before)
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ArtifactError, match="cannot be read"):
         run(sequences, untrained(), **options)
