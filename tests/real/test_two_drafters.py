@@ -1,4 +1,5 @@
-"""Two shipped draft models at once, merged, on the real target (section 0x09).
+"""Two draft models at once, merged, on the real target (section 0x09): the shipped one,
+and a worse one, its first half.
 
 At temperature 0 the output is plain greedy's. At temperature 0.7 it is shown in two
 steps: the laws that the rule is handed in a run are those of plain steps, the target's
@@ -8,6 +9,7 @@ target's law, in a test that would find a known mistake almost surely.
 
 from __future__ import annotations
 
+import shutil
 from functools import cache
 from typing import Any
 
@@ -22,6 +24,7 @@ from specbook.drafts.neural.mixture import Mixture
 from specbook.drafts.prompt_lookup import PromptLookup
 from specbook.engine import generate
 from specbook.models import TableTarget, load_target
+from specbook.models.checkpoint import load_transformers_model
 from specbook.policy import SamplingPolicy
 from specbook.proposal import PREFIX_FRONTIER
 from specbook.tree import CandidateTree
@@ -49,11 +52,16 @@ def target() -> Any:
 
 
 @pytest.fixture(scope="module")
-def drafters() -> list[Any]:
-    return [
-        load_target(paths.data_path("draft", name))
-        for name in ("smollm2", "smollm2-small")
-    ]
+def drafters(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    shipped = paths.data_path("draft", "smollm2")
+    half = tmp_path_factory.mktemp("draft") / "half"
+    shutil.copytree(shipped, half, ignore=shutil.ignore_patterns("manifest.json"))
+    model = load_transformers_model(shipped)
+    layers = len(model.model.layers) // 2
+    model.model.layers = model.model.layers[:layers]
+    model.config.num_hidden_layers = layers
+    model.save_pretrained(half)
+    return [load_target(shipped), load_target(half)]
 
 
 def test_greedy_output_equals_plain_greedy(target: Any, drafters: Any) -> None:
