@@ -74,7 +74,8 @@ def path_states(
     check_config(model.config)
     vocab_size = len(model.get_output_embeddings().weight)
     ids = checks.token_ids(tokens, vocab_size=vocab_size)
-    segments, _ = checked_stream(segment_ids, [True] * len(ids))
+    given = checks.entries(segment_ids, "segment_ids", "segment ids")
+    segments, _ = checked_stream(given, [True] * len(given))
     for value, name, axes in ((rows, "rows", 1), (paths, "paths", 2)):
         if (
             not isinstance(value, torch.Tensor)

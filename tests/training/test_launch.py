@@ -27,7 +27,14 @@ def load(workload=None, half=None):
 
 
 prompts.load = load
-settings.Recipe = lambda seed: recipe(seed=seed, **options)
+
+
+class Short(recipe):
+    def __init__(self, seed):
+        super().__init__(seed=seed, **options)
+
+
+settings.Recipe = Short
 runpy.run_module("specbook", run_name="__main__", alter_sys=True)
 '''
 
