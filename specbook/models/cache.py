@@ -64,8 +64,8 @@ class TreeCache:
         return [int(layer.get_seq_length()) for layer in self._cache.layers]
 
     def keep(self, base: int, extra: Sequence[int]) -> None:
-        """Keep rows 0 .. base-1 and then `extra` (row numbers, ascending), in every
-        layer; drop all others."""
+        """Keep rows 0 .. base-1 and then `extra` (row numbers, in the order in which
+        they shall lie), in every layer; drop all others."""
         stop = base + len(extra)
         contiguous = list(extra) == list(range(base, stop))
         index: dict[torch.device, torch.Tensor] = {}

@@ -112,7 +112,7 @@ class DecoderLayer(nn.Module):
         n, width = x.shape
         y = self.query_key_value(unit(x) * self.norm1)
         y = y.view(n, 3, self.heads, width // self.heads).permute(1, 2, 0, 3)
-        return _rotated(y[0], first), _rotated(y[1], first), y[2]
+        return rotated(y[0], first), rotated(y[1], first), y[2]
 
     def finish(self, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """The layer's output rows, from its input x [n, d] and what attention read,
@@ -211,7 +211,7 @@ class PrefixCache:
         return _Seen(held.keys[:, : first + n], held.values[:, : first + n])
 
 
-def _rotated(x: torch.Tensor, first: int) -> torch.Tensor:
+def rotated(x: torch.Tensor, first: int) -> torch.Tensor:
     """Rows [heads, n, head_dim], rotated by the positions from `first` on."""
     half = x.shape[-1] // 2
     steps = torch.arange(half, dtype=torch.float64, device=x.device) / half

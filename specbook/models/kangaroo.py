@@ -1,0 +1,290 @@
+"""Kangaroo's second half: an adapter that reads shallow features (section 0x05B).
+
+The shallow trunk is the target's own (`shared_trunk`), and so is the LM head, frozen.
+Between them lies the adapter: a norm, one attention, a norm, and no feed-forward
+network. What it puts out has the width of a hidden state of the target and is read by
+the same matrix; it is not one, and its tag says so.
+
+The adapter has a cache of its own, one row for each token that it has read. Of the last
+drafted token it reads nothing, for there is no further token to predict, while the
+trunk computes its row, which verification needs. So after a round that was accepted
+whole the adapter's cache is one row behind the target's, and the next round begins by
+reading two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .. import checks
+from ..errors import SpecbookError
+from ..policy import SamplingPolicy
+from ..tree import CandidateTree
+from .heads.parts import rotated, unit
+from .shared_trunk import SharedTrunkTarget, TrunkSession
+from .state import StateError, Tag, TaggedRows
+
+ADAPTER = "adapter"
+"""The owner of an adapter's rows, and the one step of their path."""
+
+THRESHOLD = 0.6
+"""Below this confidence of a drafted token nothing is drafted behind it: the number of
+the official recipe."""
+
+MOST = 6
+"""Tokens of one draft, in the same."""
+
+
+class Adapter(nn.Module):
+    """A = norm2 . (1 + attention . norm1) on rows [n, width] of shallow features.
+
+    Causal attention with `attention_heads` heads; queries and keys are rotated by the
+    place in the text. Parameters: 4 width^2 + 2 width. Its attention starts at zero, so
+    an untrained adapter is its second norm.
+    """
+
+    def __init__(self, width: int, attention_heads: int) -> None:
+        super().__init__()
+        checks.integer(width, "width", least=2)
+        self.heads = checks.integer(attention_heads, "attention_heads", least=1)
+        if width % (2 * attention_heads):
+            raise SpecbookError(
+                f"width {width} does not fall into {attention_heads} heads of an even "
+                "width"
+            )
+        self.norm1 = nn.Parameter(torch.ones(width))
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        self.norm2 = nn.Parameter(torch.ones(width))
+        nn.init.zeros_(self.output.weight)
+
+    @classmethod
+    def beginning_at(cls, target: SharedTrunkTarget, attention_heads: int) -> Adapter:
+        """An adapter for `target` whose second norm begins as the target's last."""
+        adapter = cls(target.hidden_width, attention_heads).to(target.device)
+        with torch.no_grad():
+            adapter.norm2.copy_(target.layered.norm_weight.float())
+        return adapter.to(target.dtype)
+
+    @property
+    def width(self) -> int:
+        """Of the features, and of what comes out."""
+        return len(self.norm1)
+
+    def project(
+        self, features: torch.Tensor, first: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys and values [heads, n, head_dim] of features [n, width] at the
+        places from `first` on."""
+        n, width = features.shape
+        y = self.query_key_value(unit(features) * self.norm1)
+        y = y.view(n, 3, self.heads, width // self.heads).permute(1, 2, 0, 3)
+        return rotated(y[0], first), rotated(y[1], first), y[2]
+
+    def finish(self, features: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        """Rows [n, width] from the features and what attention read of them,
+        [heads, n, head_dim]."""
+        joined = seen.transpose(0, 1).reshape(features.shape)
+        return unit(features + self.output(joined)) * self.norm2
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        """Rows [n, width] of a whole text at once, as training reads it."""
+        query, key, value = self.project(features, 0)
+        seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.finish(features, seen)
+
+
+class AdapterCache:
+    """Keys and values of the tokens that an adapter has read, of one request."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._keys: torch.Tensor | None = None
+        self._values: torch.Tensor | None = None
+
+    def __len__(self) -> int:
+        """Rows held."""
+        return 0 if self._keys is None else self._keys.shape[1]
+
+    def extend(self, features: torch.Tensor) -> torch.Tensor:
+        """Read features [n, width], n at least 1, behind the rows held; the adapter's
+        rows of them."""
+        first = len(self)
+        query, key, value = self._adapter.project(features, first)
+        if self._keys is not None and self._values is not None:
+            key = torch.cat([self._keys, key], dim=1)
+            value = torch.cat([self._values, value], dim=1)
+        self._keys, self._values = key, value
+        n = len(features)
+        visible = torch.ones(n, first + n, dtype=torch.bool, device=features.device)
+        seen = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=visible.tril(first)
+        )
+        return self._adapter.finish(features, seen)
+
+    def keep(self, rows: int) -> None:
+        """Keep the first `rows` rows."""
+        checks.integer(rows, "rows", least=0, most=len(self))
+        if self._keys is not None and self._values is not None:
+            self._keys, self._values = self._keys[:, :rows], self._values[:, :rows]
+
+
+class KangarooDraft:
+    """The drafting side of one request: `session` and an adapter beside it.
+
+    In a round: `begin`, then `grow` with each token but the last, `stop` with the last.
+    After each commit of the session: `commit`. Each of the first two gives logits [V].
+    """
+
+    def __init__(self, session: TrunkSession, adapter: Adapter) -> None:
+        if not isinstance(session, TrunkSession):
+            raise StateError(
+                "Kangaroo drafts with the target's own trunk: it needs a session of a "
+                f"SharedTrunkTarget, got {type(session).__name__}"
+            )
+        width = session.target.hidden_width
+        if adapter.width != width:
+            raise SpecbookError(
+                f"the adapter reads rows of {adapter.width}, the target's have {width}"
+            )
+        self.session = session
+        self._adapter = adapter
+        self._cache = AdapterCache(adapter)
+        self._tags: list[Tag] = []
+        """Of the rows of the adapter's cache."""
+        self._waiting: TaggedRows | None = None
+        """Shallow rows of committed tokens that the adapter has not read."""
+        self._chain: list[int] = []
+
+    @property
+    def behind(self) -> int:
+        """By how many rows the adapter's cache is shorter than the target's."""
+        return self.session.cached - len(self._cache)
+
+    @property
+    def tags(self) -> tuple[Tag, ...]:
+        """Of the adapter's rows. None of them can be published."""
+        return tuple(self._tags)
+
+    @torch.inference_mode()
+    def begin(self) -> torch.Tensor:
+        """The adapter's logits after the pending token. Whatever it has not read is
+        read now, in one go."""
+        self._chain = []
+        # Begun twice in one round, the first draft's rows go; those of committed tokens
+        # that it had waiting were read, and stay.
+        self.session.forget_draft()
+        self._keep(min(len(self._cache), self.session.committed))
+        pending = self.session.draft(self._tree())
+        waiting = self._waiting
+        if waiting is not None:
+            tensor = torch.cat([waiting.tensor, pending.tensor])
+            pending = TaggedRows(tensor, [*waiting.tags, *pending.tags])
+            self._waiting = None
+        return self._read(pending)
+
+    @torch.inference_mode()
+    def grow(self, token: int) -> torch.Tensor:
+        """The adapter's logits after one more token of the chain."""
+        return self._read(self._drafted(token))
+
+    @torch.inference_mode()
+    def stop(self, token: int) -> None:
+        """`token` is the last of the chain: its shallow row is computed and kept for
+        verification, and the adapter does not read it."""
+        self._drafted(token)
+
+    def commit(self) -> None:
+        """After a commit of the session: the adapter's rows of refused tokens go, and
+        the shallow rows that it has yet to read are laid by."""
+        new = self.session.committed_shallow()
+        unread = len(new)
+        for row, tag in enumerate(new.tags):
+            place = tag.key.position
+            if place >= len(self._tags) or not _same_token(self._tags[place], tag):
+                unread = row
+                break
+        if unread < len(new):
+            self._keep(min(new.tags[unread].key.position, len(self._tags)))
+        elif new.tags:
+            self._keep(new.tags[-1].key.position + 1)
+        rest = new.take(range(unread, len(new)))
+        if len(rest):
+            waiting = self._waiting or TaggedRows.none(rest)
+            tensor = torch.cat([waiting.tensor, rest.tensor])
+            self._waiting = TaggedRows(tensor, [*waiting.tags, *rest.tags])
+        self._chain = []
+
+    def _drafted(self, token: int) -> TaggedRows:
+        vocab = self.session.target.vocab_size
+        self._chain += checks.token_ids([token], "token", vocab_size=vocab)
+        return self.session.draft(self._tree())
+
+    def _tree(self) -> CandidateTree:
+        return chain(self._chain, len(self.session.tokens))
+
+    def _read(self, rows: TaggedRows) -> torch.Tensor:
+        target = self.session.target
+        for place, tag in enumerate(rows.tags, start=len(self._cache)):
+            if tag.key.position != place or tag.key.layer_boundary != target.boundary:
+                raise StateError(
+                    f"the adapter's row {place} would be that of position "
+                    f"{tag.key.position} at layer boundary {tag.key.layer_boundary}"
+                )
+        out = self._cache.extend(rows.tensor)
+        layers = target.layered.count
+        self._tags += [tag.through((ADAPTER,), layers, ADAPTER) for tag in rows.tags]
+        logits: torch.Tensor = target.read_out(out[-1:])[0]
+        return logits
+
+    def _keep(self, rows: int) -> None:
+        self._cache.keep(rows)
+        del self._tags[rows:]
+
+
+def _same_token(read: Tag, committed: Tag) -> bool:
+    """Whether the adapter's row is of this token behind these tokens."""
+    return (read.key.token_id, read.key.ancestry_hash) == (
+        committed.key.token_id,
+        committed.key.ancestry_hash,
+    )
+
+
+def draft_greedily(
+    draft: KangarooDraft, most: int = MOST, threshold: float = THRESHOLD
+) -> tuple[list[int], list[float]]:
+    """Up to `most` tokens, each the adapter's most probable one, and their confidences
+    (the untempered probability of each).
+
+    The second exit: behind a token whose confidence is less than `threshold` nothing is
+    drafted. The token itself is kept and verified, its shallow row with it; so the
+    first token is always drafted. At a confidence of exactly `threshold` the official
+    code goes on, the article's formula stops.
+    """
+    checks.integer(most, "most", least=0)
+    threshold = checks.float64(threshold, "threshold", least=0, most=1)
+    tokens: list[int] = []
+    confidences: list[float] = []
+    if not most:
+        return tokens, confidences
+    logits: Any = draft.begin()
+    while True:
+        law = SamplingPolicy().law_from_logits(
+            logits.float().cpu().numpy(), "the draft"
+        )
+        tokens.append(int(law.argmax()))
+        confidences.append(float(law.max()))
+        if len(tokens) == most or confidences[-1] < threshold:
+            draft.stop(tokens[-1])
+            return tokens, confidences
+        logits = draft.grow(tokens[-1])
+
+
+def chain(tokens: Sequence[int], prefix_len: int) -> CandidateTree:
+    """The tree that is one path of `tokens`."""
+    return CandidateTree.from_rows(tokens, range(-1, len(tokens) - 1), prefix_len)

@@ -1,0 +1,122 @@
+"""A causal LM of transformers, run layer by layer.
+
+transformers runs a model as a whole. Self-speculation stops below the top and goes on
+later (section 0x05B), so the few lines between the embedding and the LM head are
+written here once more, on the model's own modules: nothing is copied, nothing of the
+model is changed. Only families whose forward is these few lines are taken; any other
+is refused by its name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .cache import TreeCache, cache_argument
+from .target import UnsupportedTargetError, check_model
+
+FAMILIES = {
+    "LlamaForCausalLM": "llama",
+    "Qwen2ForCausalLM": "llama",
+    "Qwen3ForCausalLM": "llama",
+    "GPT2LMHeadModel": "gpt2",
+}
+"""The classes that can be run layer by layer, and how they are built."""
+
+_STATIC_ROPE = ("default", "linear", "llama3", "yarn")
+
+
+def obstacle(model: Any) -> str | None:
+    """Why `model` (of transformers) cannot be run layer by layer, or None."""
+    name = type(model).__name__
+    if name not in FAMILIES:
+        return f"{name} is not one of {', '.join(FAMILIES)}"
+    if getattr(model.config, "add_cross_attention", False):
+        return f"{name} has cross-attention"
+    rope = (getattr(model.config, "rope_parameters", None) or {}).get(
+        "rope_type", "default"
+    )
+    if rope not in _STATIC_ROPE:
+        return f"its rotary frequencies ({rope}) change with the length"
+    return None
+
+
+class Layered:
+    """The layers of a model, to be run a few at a time. Rows are [1, n, d].
+
+    Raises `UnsupportedTargetError`, by name, for a family that is not supported.
+    """
+
+    def __init__(self, model: Any) -> None:
+        check_model(model)
+        if why := obstacle(model):
+            raise UnsupportedTargetError(f"it cannot be run layer by layer: {why}")
+        self._rotary: Any = None
+        self._places: Any = None
+        if FAMILIES[type(model).__name__] == "gpt2":
+            trunk = model.transformer
+            self._tokens, self._places = trunk.wte, trunk.wpe
+            self._layers, self._norm = trunk.h, trunk.ln_f
+        else:
+            trunk = model.model
+            self._tokens, self._rotary = trunk.embed_tokens, trunk.rotary_emb
+            self._layers, self._norm = trunk.layers, trunk.norm
+        self._head = model.get_output_embeddings()
+        argument = cache_argument(self._layers[0].forward)
+        if argument is None:
+            raise UnsupportedTargetError(
+                f"it cannot be run layer by layer: a {type(self._layers[0]).__name__} "
+                "takes no cache"
+            )
+        self._argument = argument
+
+    @property
+    def count(self) -> int:
+        """How many layers there are."""
+        return len(self._layers)
+
+    @property
+    def norm_weight(self) -> torch.Tensor:
+        """The weight [d] of the final norm."""
+        weight: torch.Tensor = self._norm.weight
+        return weight
+
+    def embed(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Rows at boundary 0 of ids [1, n] at `positions` [1, n]."""
+        rows: torch.Tensor = self._tokens(ids)
+        return rows if self._places is None else rows + self._places(positions)
+
+    def run(
+        self,
+        rows: torch.Tensor,
+        first: int,
+        last: int,
+        positions: torch.Tensor,
+        mask: torch.Tensor,
+        cache: TreeCache,
+    ) -> torch.Tensor:
+        """Rows at boundary `last` from those at boundary `first`. Their keys and values
+        are appended to `cache`. `mask`: additive [1, 1, n, cached + n]."""
+        arguments: dict[str, Any] = {
+            "attention_mask": mask,
+            "position_ids": positions,
+            **cache.arguments(self._argument),
+        }
+        if self._rotary is not None:
+            arguments["position_embeddings"] = self._rotary(
+                rows, position_ids=positions
+            )
+        for layer in self._layers[first:last]:
+            rows = layer(rows, **arguments)
+        return rows
+
+    def final(self, rows: torch.Tensor) -> torch.Tensor:
+        """The rows as the LM head reads them, from those above the last layer."""
+        normed: torch.Tensor = self._norm(rows)
+        return normed
+
+    def head(self, normed: torch.Tensor) -> torch.Tensor:
+        """Logits [..., V]."""
+        logits: torch.Tensor = self._head(normed)
+        return logits
