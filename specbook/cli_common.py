@@ -14,7 +14,8 @@ import typer
 from .errors import FetchError
 
 if TYPE_CHECKING:
-    from .measure.report import Report
+    # By its whole name: the API page links it, and there are two classes Report.
+    import specbook.measure.report
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -74,7 +75,9 @@ def say(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def print_report(report: Report, out: Path | None, *, as_json: bool) -> None:
+def print_report(
+    report: specbook.measure.report.Report, out: Path | None, *, as_json: bool
+) -> None:
     """What was measured: how, then tables of numbers, then what follows from them."""
     if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=1))
