@@ -95,7 +95,9 @@ def assert_near(found, wanted):
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("family", SUPPORTED)
 def test_rows_and_commits_equal_plain_forwards(family, attention):
-    target = target_of(family, attn_implementation=attention)
+    # float64: logits of these models are large, and rounding depends on the threads.
+    model = model_of(family, attn_implementation=attention).double()
+    target = SharedTrunkTarget(model, BOUNDARY)
     check_rounds(target, target.plain_logits, seed=2)
 
 
