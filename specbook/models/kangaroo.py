@@ -25,7 +25,7 @@ from .. import checks
 from ..errors import SpecbookError
 from ..policy import SamplingPolicy
 from ..tree import CandidateTree
-from .heads.parts import rotated, unit
+from .heads.parts import projected, unit
 from .shared_trunk import SharedTrunkTarget, TrunkSession
 from .state import StateError, Tag, TaggedRows
 
@@ -81,10 +81,8 @@ class Adapter(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries, keys and values [heads, n, head_dim] of features [n, width] at the
         places from `first` on."""
-        n, width = features.shape
-        y = self.query_key_value(unit(features) * self.norm1)
-        y = y.view(n, 3, self.heads, width // self.heads).permute(1, 2, 0, 3)
-        return rotated(y[0], first), rotated(y[1], first), y[2]
+        normed = unit(features) * self.norm1
+        return projected(normed, self.query_key_value, self.heads, first)
 
     def finish(self, features: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """Rows [n, width] from the features and what attention read of them,

@@ -17,7 +17,7 @@ from specbook.models.target import ModelTarget
 
 MODULES = [
     *(f"models.heads.{kind}" for kind in KINDS),
-    *("models.lean", "models.target"),
+    *("models.lean", "models.shared_trunk", "models.target"),
     *("measure.acceptance", "measure.bench_trees", "measure.decode_report"),
     *("measure.draft_report", "measure.heads_report", "measure.retrieval_report"),
     *("measure.verifiers_report", "measure.verify_report"),
@@ -31,7 +31,7 @@ LEFT = {
     ),
     Report: ("tables", "figure"),
 }  # fmt: skip
-LEAST = {Heads: len(KINDS), PlannedSession: len(SESSIONS), ModelTarget: 2, Report: 7}
+LEAST = {Heads: len(KINDS), PlannedSession: len(SESSIONS), ModelTarget: 3, Report: 7}
 BASES = (PromptReport,)
 """Bases themselves, which leave open what theirs do."""
 

@@ -109,10 +109,8 @@ class DecoderLayer(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries, keys and values, each [heads, n, head_dim], of rows [n, d] at the
         positions from `first` on."""
-        n, width = x.shape
-        y = self.query_key_value(unit(x) * self.norm1)
-        y = y.view(n, 3, self.heads, width // self.heads).permute(1, 2, 0, 3)
-        return rotated(y[0], first), rotated(y[1], first), y[2]
+        normed = unit(x) * self.norm1
+        return projected(normed, self.query_key_value, self.heads, first)
 
     def finish(self, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """The layer's output rows, from its input x [n, d] and what attention read,
@@ -211,7 +209,17 @@ class PrefixCache:
         return _Seen(held.keys[:, : first + n], held.values[:, : first + n])
 
 
-def rotated(x: torch.Tensor, first: int) -> torch.Tensor:
+def projected(
+    normed: torch.Tensor, query_key_value: nn.Linear, heads: int, first: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries, keys and values, each [heads, n, head_dim], of normed rows [n, d] at the
+    positions from `first` on; queries and keys are rotated."""
+    n, width = normed.shape
+    y = query_key_value(normed).view(n, 3, heads, width // heads).permute(1, 2, 0, 3)
+    return _rotated(y[0], first), _rotated(y[1], first), y[2]
+
+
+def _rotated(x: torch.Tensor, first: int) -> torch.Tensor:
     """Rows [heads, n, head_dim], rotated by the positions from `first` on."""
     half = x.shape[-1] // 2
     steps = torch.arange(half, dtype=torch.float64, device=x.device) / half
