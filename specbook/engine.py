@@ -46,6 +46,7 @@ REQUEST = "request-0"
 """The name of the one request that `generate` runs; every proposal must be for it."""
 
 _IDENTITY = ("checkpoint", "tokenizer", "output_head", "dtype", "backend")
+_TARGET = ("vocab_size", "context_limit", "identity", "start")
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,13 @@ def generate(
 
     `source`: None (ordinary decoding), a name of the registry, a draft source, or a
     list of those, whose proposals are merged by full prefix; earlier ones have first
-    call on the node budget. `verifier`: a name or a `Verifier`. `temperature` 0 is
-    greedy; `seed` feeds a sampler of this call's own; `chance` replaces it, for
-    example by the enumerator of `chance.law`. `eos_token_id`: one id, several, or
-    None for no end token. `manifest`: one frozen beforehand (see `round_manifest`);
-    it then sets the limits and the mode, and every other field must describe what
-    is running. `on_round` is called after each round.
+    call on the node budget. A source that drafts with the target's own layers may ask
+    for a form of it in which they can be reached (`fitted_target`). `verifier`: a name
+    or a `Verifier`. `temperature` 0 is greedy; `seed` feeds a sampler of this call's
+    own; `chance` replaces it, for example by the enumerator of `chance.law`.
+    `eos_token_id`: one id, several, or None for no end token. `manifest`: one frozen
+    beforehand (see `round_manifest`); it then sets the limits and the mode, and every
+    other field must describe what is running. `on_round` is called after each round.
 
     Raises `ContractError` before any target call when source and verifier do not fit,
     and another `ValueError` for bad input. A part that breaks its word in mid-run is
@@ -134,7 +136,7 @@ def generate(
     """
     checks.integer(max_new_tokens, "max_new_tokens", least=0)
     checks.one_of(order, "order", ORDERS)
-    _check_part(target, "target", "vocab_size", "context_limit", "identity", "start")
+    _check_part(target, "target", *_TARGET)
     _check_part(clock, "clock", "__call__")
     if chance is not None:
         _check_part(chance, "chance", "flip", "draw")
@@ -142,6 +144,7 @@ def generate(
         _check_part(on_round, "callback", "__call__")
     policy = SamplingPolicy(temperature, top_k, top_p)
     sources = _sources(source)
+    target = fitted_target(target, sources)
     verifier = _verifier(verifier, policy)
     ends = _end_tokens(eos_token_id, target.vocab_size)
     prompt = checks.token_ids(prompt_ids, "prompt_ids", vocab_size=target.vocab_size)
@@ -193,6 +196,8 @@ def generate(
     ]
     for item, drafter in zip(sources, drafters, strict=True):
         _check_part(drafter, f"session of {item.contract.name!r}", "propose", "commit")
+        if hasattr(drafter, "join"):
+            drafter.join(session)
     if any(hasattr(drafter, "observe") for drafter in drafters):
         _check_part(
             session,
@@ -394,6 +399,39 @@ def _cut(block: list[int], room: int, ends: frozenset[int]) -> list[int]:
     return block[:room]
 
 
+def fitted_target(target: Any, sources: Any) -> Any:
+    """`target` in the form that `sources` need.
+
+    A source that drafts with the target's own lowest layers has a method `target_for`:
+    it returns the same target with those layers reachable. Only the backend may be
+    another; `TargetError` if it is another model.
+    """
+    for item in _sources(sources):
+        if not hasattr(item, "target_for"):
+            continue
+        before, name = _identity(target), item.contract.name
+        target = item.target_for(target)
+        _check_part(target, f"target of {name!r}", *_TARGET)
+        after = _identity(target)
+        for field in _IDENTITY:
+            if field != "backend" and before[field] != after[field]:
+                raise TargetError(
+                    f"{name}: its form of the target has another {field}: "
+                    f"{after[field]}, not {before[field]}"
+                )
+    return target
+
+
+def _identity(target: Any) -> Mapping[str, str]:
+    """What a manifest binds of a target, all of it."""
+    about = target.identity()
+    if not isinstance(about, Mapping):
+        raise TargetError(f"target.identity() must be a mapping, got {about!r}")
+    if missing := sorted(set(_IDENTITY) - set(about)):
+        raise TargetError(f"target.identity() lacks {missing}")
+    return about
+
+
 def round_manifest(
     target: Any,
     source: Any,
@@ -415,6 +453,7 @@ def round_manifest(
     if not isinstance(policy, SamplingPolicy):
         raise SpecbookError(f"not a SamplingPolicy: {policy!r}")
     sources = _sources(source)
+    target = fitted_target(target, sources)
     contracts = [item.contract for item in sources]
 
     def joined(values: Iterable[str]) -> str:
@@ -425,11 +464,7 @@ def round_manifest(
         for name, value in (("top-k", policy.top_k), ("top-p", policy.top_p))
         if value is not None
     ]
-    about = target.identity()
-    if not isinstance(about, Mapping):
-        raise TargetError(f"target.identity() must be a mapping, got {about!r}")
-    if missing := sorted(set(_IDENTITY) - set(about)):
-        raise TargetError(f"target.identity() lacks {missing}")
+    about = _identity(target)
     artifacts = [
         checks.text(item.identity(), f"identity() of source {item.contract.name!r}")
         for item in sources

@@ -21,6 +21,7 @@ those of transformers' own forward on the same weights (`selftest`).
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections import deque
@@ -381,8 +382,6 @@ class _Weights:
         self.inner = int(config.intermediate_size)
         self.scale = float(self.head_dim**-0.5)
         count = int(config.num_hidden_layers)
-        self.cache_shape = (count, 2 * self.kv_heads, self.head_dim)
-        self.bytes_per_row = math.prod(self.cache_shape) * self.dtype.itemsize
         self.epsilon = torch.tensor(float(config.rms_norm_eps), dtype=torch.float64)
 
         def norm(name: str) -> torch.Tensor:
@@ -407,20 +406,24 @@ class _Weights:
         turned = self.heads + self.kv_heads
         order = torch.arange((turned + self.kv_heads) * self.head_dim)
         order[: turned * self.head_dim] = self._neighbours(turned)
-        self.layers = []
+        self.layers: list[tuple[_Sublayer | None, _Sublayer | None]] = []
         for index in range(count):
             block = f"model.layers.{index}"
             attention, mlp = f"{block}.self_attn", f"{block}.mlp"
             self.layers.append(
                 (
-                    norm(f"{block}.input_layernorm"),
-                    linear(
-                        *(f"{attention}.{part}_proj" for part in "qkv"), order=order
+                    (
+                        norm(f"{block}.input_layernorm"),
+                        linear(
+                            *(f"{attention}.{part}_proj" for part in "qkv"), order=order
+                        ),
+                        linear(f"{attention}.o_proj"),
                     ),
-                    linear(f"{attention}.o_proj"),
-                    norm(f"{block}.post_attention_layernorm"),
-                    linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
-                    linear(f"{mlp}.down_proj"),
+                    (
+                        norm(f"{block}.post_attention_layernorm"),
+                        linear(f"{mlp}.gate_proj", f"{mlp}.up_proj"),
+                        linear(f"{mlp}.down_proj"),
+                    ),
                 )
             )
         self.final_norm = norm("model.norm")
@@ -483,7 +486,20 @@ class _Weights:
         `visible`: boolean [rows, cached + rows], None when every row sees everything.
         The residual stream is float32 whatever the dtype.
         """
-        rows = len(token_ids)
+        return self.through(
+            self.embedding[torch.tensor(token_ids)], state, positions, visible
+        )
+
+    def through(
+        self,
+        features: torch.Tensor,
+        state: _State,
+        positions: np.ndarray,
+        visible: np.ndarray | None,
+    ) -> torch.Tensor:
+        """Rows [rows, width] in float32 above the layers, from those below them.
+        The rest is as in `run`; `features` stays as it is."""
+        rows = len(features)
         start, stop = state.extend(rows)
         kv_heads, group, width = (
             self.kv_heads,
@@ -491,12 +507,8 @@ class _Weights:
             self.head_dim,
         )
         exact = self.dtype == torch.float32
-        ids = torch.tensor(token_ids)
-        if rows < self.least_rows:
-            x = torch.zeros((self.least_rows, self.width))
-            x[:rows] = self.embedding[ids]
-        else:
-            x = self.embedding[ids].float()
+        x = torch.zeros((max(rows, self.least_rows), self.width))
+        x[:rows] = features
         padded = len(x)
         # The heads of one group share keys and values: their rows are stacked, so
         # that each key is read once.
@@ -508,34 +520,62 @@ class _Weights:
         turn = self.rotation(positions)
         attended = torch.zeros((padded, self.heads * width), dtype=self.dtype)
         attended_heads = attended[:rows].view(rows, kv_heads, group, width)
-        keys_values = state.buffer
-        for index, (norm1, qkv, out, norm2, gate_up, down) in enumerate(self.layers):
-            y = qkv(self.normed(x, norm1))[:rows]
-            if not exact:
-                y = y.float()
-            pairs = torch.view_as_complex(y.view(rows, -1, width // 2, 2))
-            turned = torch.view_as_real(pairs * turn).view(rows, -1, width)
-            layer = keys_values[index]
-            layer[:, start:stop] = turned[:, self.heads :].transpose(0, 1)
-            queries = turned[:, : self.heads].view(rows, kv_heads, group, width)
-            queries = queries.permute(1, 2, 0, 3).reshape(
-                1, kv_heads, group * rows, width
-            )
-            seen = F.scaled_dot_product_attention(
-                queries if exact else queries.to(self.dtype),
-                layer[None, :kv_heads, :stop],
-                layer[None, kv_heads:, :stop],
-                attn_mask=mask,
-                scale=self.scale,
-            )
-            attended_heads.copy_(
-                seen.view(kv_heads, group, rows, width).permute(2, 0, 1, 3)
-            )
-            x = out.add_to(x, attended)
-            y = gate_up(self.normed(x, norm2))
-            gated = F.silu(y[:, : self.inner]).mul_(y[:, self.inner :])
-            x = down.add_to(x, gated)
+        slots = iter(state.buffer)
+        for attention, mlp in self.layers:
+            if attention is not None:
+                norm, qkv, out = attention
+                y = qkv(self.normed(x, norm))[:rows]
+                if not exact:
+                    y = y.float()
+                pairs = torch.view_as_complex(y.view(rows, -1, width // 2, 2))
+                turned = torch.view_as_real(pairs * turn).view(rows, -1, width)
+                layer = next(slots)
+                layer[:, start:stop] = turned[:, self.heads :].transpose(0, 1)
+                queries = turned[:, : self.heads].view(rows, kv_heads, group, width)
+                queries = queries.permute(1, 2, 0, 3).reshape(
+                    1, kv_heads, group * rows, width
+                )
+                seen = F.scaled_dot_product_attention(
+                    queries if exact else queries.to(self.dtype),
+                    layer[None, :kv_heads, :stop],
+                    layer[None, kv_heads:, :stop],
+                    attn_mask=mask,
+                    scale=self.scale,
+                )
+                attended_heads.copy_(
+                    seen.view(kv_heads, group, rows, width).permute(2, 0, 1, 3)
+                )
+                x = out.add_to(x, attended)
+            if mlp is not None:
+                norm, gate_up, down = mlp
+                y = gate_up(self.normed(x, norm))
+                gated = F.silu(y[:, : self.inner]).mul_(y[:, self.inner :])
+                x = down.add_to(x, gated)
         return x[:rows]
+
+    def only(self, attention: Sequence[bool], mlp: Sequence[bool]) -> _Weights:
+        """The same weights with some sublayers alone: those where the entry of their
+        layer is true. Nothing is copied. A state for them has a slot for each
+        attention that is left."""
+        part = copy.copy(self)
+        part.layers = [
+            (layer[0] if has_attention else None, layer[1] if has_mlp else None)
+            for layer, has_attention, has_mlp in zip(
+                self.layers, attention, mlp, strict=True
+            )
+        ]
+        return part
+
+    @property
+    def cache_shape(self) -> tuple[int, int, int]:
+        """Attention layers, heads of keys and of values, and their width."""
+        count = sum(attention is not None for attention, _ in self.layers)
+        return count, 2 * self.kv_heads, self.head_dim
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Of keys and values."""
+        return math.prod(self.cache_shape) * self.dtype.itemsize
 
     def head_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Logits [at least len(hidden), V] of last hidden states (padding included)."""
@@ -565,6 +605,9 @@ class _Weights:
             features = padded
         return (head or self.head)(features)[:count]
 
+
+_Sublayer = tuple[torch.Tensor, "_Linear", "_Linear"]
+"""A norm, the matrices that read it (joined), and the one that adds to the residual."""
 
 _Read = Callable[[str], "torch.Tensor | None"]
 """The tensor of a name, a copy of one's own; None for a bias that is not there."""
