@@ -15,6 +15,13 @@ The head is most of a small student's work, and most of its columns get no gradi
 speak of. So the columns can be sampled: those that some row of the same part keeps, and
 `others` of the rest, drawn evenly, each of which stands for as many as were left out.
 The sum of exponentials is then estimated without bias.
+
+With a temperature T both laws are softened and the loss is multiplied with T^2 (section
+0x05B). Softening p needs every token's share, and of the others only the sum is stored.
+They are taken to be in the student's own proportions, which is what the cells say at
+T = 1, too: there the divergence of the whole laws is that of the cells. The softened
+laws are then in the same proportions again, and so it is at every T. The hotter, the
+more weighs this assumption and the less what is stored.
 """
 
 from __future__ import annotations
@@ -43,16 +50,17 @@ def distillation_loss(
     dtype: torch.dtype = torch.float32,
     others: int | None = None,
     generator: torch.Generator | None = None,
+    temperature: float = 1.0,
 ) -> torch.Tensor:
     """Mean loss (nats a row) of a student whose logits are `hidden @ weight.T`.
 
     `hidden`: [R, width]; `weight`: the head, [V, width]; `top_ids`: int64 [R, k];
     `top_logps`: natural logarithms of the teacher's law, [R, k]. `dtype`: in which the
     products are computed. `others`: so many tokens that no row keeps are drawn, from
-    `generator`, to stand for all of those; None computes all. Differentiable by
-    `hidden` and `weight`. Raises `SpecbookError` for shapes that do not fit, ids
-    outside the vocabulary, an id twice in a row, and a row whose probabilities are
-    more than 1 together.
+    `generator`, to stand for all of those; None computes all. `temperature` T: T^2
+    times the loss of the laws at T. Differentiable by `hidden` and `weight`. Raises
+    `SpecbookError` for shapes that do not fit, ids outside the vocabulary, an id twice
+    in a row, a row whose probabilities are more than 1 together, and T = 0.
     """
     rows, vocab_size = len(hidden), len(weight)
     if hidden.dim() != 2 or weight.dim() != 2 or hidden.shape[1] != weight.shape[1]:
@@ -74,7 +82,10 @@ def distillation_loss(
         raise SpecbookError("a row of top_logps is no law: it sums to more than 1")
     if others is not None:
         checks.integer(others, "others", least=1)
-    options = (dtype, others, generator)
+    heat = checks.float64(temperature, "temperature", least=0)
+    if heat == 0:
+        raise SpecbookError("temperature must be above 0")
+    options = (dtype, others, generator, heat)
     return _HeadDivergence.apply(hidden, weight, top_ids, top_logps, options)
 
 
@@ -105,6 +116,31 @@ def sampled_columns(
     return torch.cat([kept, drawn]), weights, places
 
 
+def softened(
+    logp: torch.Tensor,
+    r: torch.Tensor,
+    logits: torch.Tensor,
+    kept: torch.Tensor,
+    log_weights: torch.Tensor | None,
+    heat: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A stored law at temperature `heat`: logarithms [R, k] of its kept tokens, and the
+    mass [R] of all others, which are in the proportions of the student's.
+
+    `logp` [R, k], `r` [R]: the law at temperature 1. `logits` [R, C] of the student, at
+    temperature 1; `kept` [R, k]: the columns of the kept tokens; `log_weights` [C]: for
+    how many tokens each column stands, None for one each.
+    """
+    weights = 0.0 if log_weights is None else log_weights
+    rest = logits.scatter(-1, kept, -torch.inf)
+    mass = torch.logsumexp(rest + weights, dim=-1)
+    # Where there is no other token r is rounding, and nobody's.
+    shift = torch.where(mass == -torch.inf, -torch.inf, r.log() - mass)
+    others = torch.logsumexp((rest + shift[:, None]) / heat + weights, dim=-1)
+    logs = torch.log_softmax(torch.cat([logp / heat, others[:, None]], -1), dim=-1)
+    return logs[:, :-1], logs[:, -1].exp()
+
+
 class _HeadDivergence(torch.autograd.Function):
     """Head, softmax and loss in one; the gradients are computed on the way."""
 
@@ -115,9 +151,9 @@ class _HeadDivergence(torch.autograd.Function):
         weight: torch.Tensor,
         top_ids: torch.Tensor,
         top_logps: torch.Tensor,
-        options: tuple[torch.dtype, int | None, torch.Generator | None],
+        options: tuple[torch.dtype, int | None, torch.Generator | None, float],
     ) -> torch.Tensor:
-        dtype, others, generator = options
+        dtype, others, generator, heat = options
         by_hidden, by_weight = ctx.needs_input_grad[:2]
         exact = torch.float64 if dtype == torch.float64 else torch.float32
         head = weight.detach().to(dtype)
@@ -129,20 +165,26 @@ class _HeadDivergence(torch.autograd.Function):
             part = slice(start, start + ROWS_AT_ONCE)
             x = hidden[part].detach().to(dtype)
             ids = top_ids[part]
+            log_weights: torch.Tensor | None = None
             if others is None:
                 columns, used = None, head
-                q = torch.softmax(x @ head.T, dim=-1)
+                logits = x @ head.T
+                q = torch.softmax(logits / heat, dim=-1)
             else:
                 columns, log_weights, ids = sampled_columns(
                     ids, len(weight), others, generator
                 )
                 used = head[columns]
-                logits = (x @ used.T).to(exact) + log_weights
-                q = torch.softmax(logits, dim=-1)
+                logits = (x @ used.T).to(exact)
+                q = torch.softmax(logits / heat + log_weights, dim=-1)
             logp = top_logps[part].to(exact)
             p = logp.exp()
             # Stored in float16, the probabilities may exceed 1 by rounding.
             r = (1 - p.sum(-1)).clamp_min(0)
+            if heat != 1:
+                logp, r = softened(logp, r, logits.to(exact), ids, log_weights, heat)
+                p = logp.exp()
+            del logits
             q_top = q.gather(-1, ids).to(exact)
             # As a difference of sums of the same rounded numbers, so that what is
             # left is the rest and not the rounding.
@@ -165,12 +207,13 @@ class _HeadDivergence(torch.autograd.Function):
             else:
                 weight_grad.index_add_(0, columns, column_grad)
         ctx.save_for_backward(hidden_grad, weight_grad)
-        ctx.rows = len(hidden)
-        return total / len(hidden)
+        ctx.rows, ctx.heat = len(hidden), heat
+        return heat**2 * total / len(hidden)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         hidden_grad, weight_grad = ctx.saved_tensors
-        scale = grads[0] / ctx.rows
+        # T^2 of the loss, and 1 / T of a logit that was divided by it.
+        scale = grads[0] * ctx.heat / ctx.rows
         found = (None if g is None else g * scale for g in (hidden_grad, weight_grad))
         return (*found, None, None, None)

@@ -13,30 +13,24 @@ label is one draw from that law, so both losses have the same mean gradient and 
 law's has less noise; in a source file the label is what the author wrote, but what
 decides about a draft is what the target says there.
 
-A run is a function of its settings and data, as in `draft`. With several processes
-each takes every so-manieth sequence of the same batch, and every row weighs what it
-would weigh in one process, however unevenly the rows fall: a head's sum is divided by
-its rows in the whole batch, which each process can count, and gradients are summed.
+A run is a function of its settings and data, as in `draft`, by one process or several
+(`together`).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from accelerate import PartialState
-from accelerate.utils import parse_flag_from_env, reduce
 
 from .. import checks
 from ..errors import SpecbookError
 from ..models.heads.base import Heads
-from . import draft, resuming, shards, stepping
+from . import resuming, together
 from .decoding import TaughtSequence
 from .losses import (
     forced_tokens,
@@ -49,10 +43,9 @@ from .packed import path_states, segment_causal_states
 from .rows import eligible
 from .settings import HeadsSettings
 from .states import StoredStates
+from .together import Progress, processes
 
 _CHECKPOINT = "specbook heads training 1"
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -254,28 +247,46 @@ def batch_loss(
         counts = zip(lambdas, parts[0], whole, strict=True)
         shares = [scale * len(rows) / max(n, 1) for scale, rows, n in counts]
         loss = loss + settings.state_weight * state_loss(*parts, shares)
+    options = {"dtype": dtype, "others": settings.others, "generator": generator}
+    for term in taught_losses(columns, teacher, lambdas, whole, **options):
+        loss = loss + term
+    return loss
+
+
+def taught_losses(
+    columns: Sequence[Rows],
+    teacher: Teacher,
+    weights: Sequence[float],
+    total: Sequence[int],
+    **options: Any,
+) -> Iterator[torch.Tensor]:
+    """The terms whose sum is `stored_loss` of `columns`, each divided by its `total`.
+
+    `columns`: for each head features, kept ids as rows of `teacher.head`, and
+    log-probabilities; -1 stands for an id that the cut vocabulary has not. Its mass
+    goes to the rest, and a row of which nothing is kept adds nothing. `weights`: one a
+    head; `options`: those of `distil.distillation_loss`.
+    """
     weight = teacher.head()
     for kept, group in _groups(columns, teacher.vocabulary is not None):
         scales = [
             scale * len(part[0]) / max(n, 1)
-            for scale, part, n in zip(lambdas, group, whole, strict=True)
+            for scale, part, n in zip(weights, group, total, strict=True)
         ]
         if kept == 0 or not any(len(part[0]) for part in group):
             continue
-        loss = loss + stored_loss(
+        yield stored_loss(
             [part[0] for part in group],
             weight,
             [part[1] for part in group],
             [part[2] for part in group],
             scales,
-            dtype=dtype,
-            others=settings.others,
-            generator=generator,
+            **options,
         )
-    return loss
 
 
-_Rows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Rows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Features [R, d], ids and log-probabilities [R, k]."""
 
 
 def _text_rows(
@@ -284,7 +295,7 @@ def _text_rows(
     features: torch.Tensor,
     rows: torch.Tensor,
     loss: str,
-) -> list[_Rows]:
+) -> list[Rows]:
     """For each head its rows in `rows` [R, K]: features, and what the text teaches."""
     device = features.device
     found = []
@@ -313,7 +324,7 @@ def _state_rows(
     return said, truth
 
 
-def _joined(column: _Rows, more: _Rows, rows: torch.Tensor, head: int) -> _Rows:
+def _joined(column: Rows, more: Rows, rows: torch.Tensor, head: int) -> Rows:
     """The rows of one head, and those of `more` that it has."""
     chosen = rows.nonzero()[:, 0].to(more[0].device)
     said, ids, logps = (part[chosen, head] for part in more)
@@ -330,7 +341,7 @@ def _own_rows(
     stream: Stream,
     positions: torch.Tensor,
     base: torch.Tensor,
-) -> _Rows:
+) -> Rows:
     """Features [R, K, d] of heads that are given their own most probable tokens at
     `positions` [R], and the target's law behind these, ids and log-probabilities
     [R, K, k]. Of the first head, which is given no such token, they mean nothing."""
@@ -372,9 +383,7 @@ def _taught(
     return stream.top_ids[law], stream.top_logps[law]
 
 
-def _groups(
-    columns: Sequence[_Rows], is_cut: bool
-) -> Iterator[tuple[int, list[_Rows]]]:
+def _groups(columns: Sequence[Rows], is_cut: bool) -> Iterator[tuple[int, list[Rows]]]:
     """The rows of all heads by how many of their kept tokens the vocabulary has, those
     tokens first: a loss takes rows of one width."""
     width = columns[0][1].shape[1]
@@ -424,103 +433,35 @@ def train(
             f"these are {count} {heads.config.kind} heads, the settings are of "
             f"{settings.heads} {settings.kind} heads"
         )
-    if stop_after is not None:
-        checks.integer(stop_after, "stop_after", least=0)
     sequences = taught_sequences(sequences)
     if not any(count_rows(sequences, count)):
         raise SpecbookError("there is nothing to train on: no head has a row")
-    world = processes()
-    told = [data_key, json.dumps(settings.described(), sort_keys=True)]
-    ids = teacher.vocabulary
-    told += [str(world.num_processes), str(None if ids is None else ids.tolist())]
-    lengths = [len(s.tokens) for s in sequences]
-    is_first = world.is_main_process
-
-    def learn(step: int, batch: list[int]) -> tuple[float, int]:
-        whole = [sequences[i] for i in batch]
-        loss = _backward(heads, teacher, whole, settings, step, world)
-        return loss, sum(count_rows(whole, count))
-
-    curve = stepping.take(
+    return together.train(
         heads,
-        _optimizer(heads, settings),
+        sequences,
         settings,
-        lambda begin: draft.batch_order(
-            lengths, settings.rows_per_step, settings.seed, begin
-        ),
-        learn,
-        stepping.Checkpoint(
-            _CHECKPOINT, shards.digest(told), checkpoint, resume, is_first
-        ),
+        loss_of(heads, teacher, settings),
+        lambda whole: count_rows(whole, count),
+        form=_CHECKPOINT,
+        told=[data_key],
+        world=processes(),
+        vocabulary=teacher.vocabulary,
+        checkpoint=checkpoint,
+        resume=resume,
         stop_after=stop_after,
-        validate=(lambda: validate(heads)) if validate and is_first else None,
-        progress=progress if is_first else None,
-        # The first process writes the file that all have read.
-        ready=world.wait_for_everyone,
+        validate=validate,
+        progress=progress,
     )
-    world.wait_for_everyone()
-    return curve
 
 
-def processes() -> PartialState:
-    """This process among those of an `accelerate launch`; alone without one."""
-    on_cpu = parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.cuda.is_available()
-    # Teacher data may take hours to make, while the others wait for the first process.
-    return PartialState(cpu=on_cpu, timeout=timedelta(days=7))
+def loss_of(heads: Heads, teacher: Teacher, settings: HeadsSettings) -> together.Loss:
+    """`batch_loss` as the steps of a training ask for it."""
 
-
-def _backward(
-    heads: Heads,
-    teacher: Teacher,
-    whole: Sequence[TaughtSequence],
-    settings: HeadsSettings,
-    step: int,
-    world: PartialState,
-) -> float:
-    """Gradients of the loss over the batch `whole`, in every process; that loss."""
-    mine = whole[world.process_index :: world.num_processes]
-    seed = resuming.step_seed(settings.seed, step, world.process_index)
-    total = count_rows(whole, heads.config.heads)
-    loss = torch.zeros((), device=next(heads.parameters()).device)
-    if mine:
-        # The generator is of its own for each step: a resumed run draws the same.
-        found = batch_loss(
-            heads,
-            teacher,
-            mine,
-            settings,
-            total=total,
-            generator=torch.Generator().manual_seed(seed),
+    def loss(
+        whole: Sequence[TaughtSequence], total: list[int], generator: torch.Generator
+    ) -> torch.Tensor:
+        return batch_loss(
+            heads, teacher, whole, settings, total=total, generator=generator
         )
-        found.backward()
-        loss = found.detach()
-    parameters = list(heads.parameters())
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    if world.num_processes > 1:
-        _add_up(parameters)
-        loss = reduce(loss, "sum")
-    return float(loss)
 
-
-def _add_up(parameters: Sequence[torch.nn.Parameter]) -> None:
-    """Sum the gradients over all processes, in one message."""
-    grads = [p.grad for p in parameters if p.grad is not None]
-    flat = reduce(torch.cat([grad.reshape(-1) for grad in grads]), "sum")
-    parts = flat.split([grad.numel() for grad in grads])
-    for grad, part in zip(grads, parts, strict=True):
-        grad.copy_(part.view_as(grad))
-
-
-def _optimizer(heads: Heads, settings: HeadsSettings) -> torch.optim.AdamW:
-    matrices = [p for p in heads.parameters() if p.dim() >= 2]
-    vectors = [p for p in heads.parameters() if p.dim() < 2]
-    return torch.optim.AdamW(
-        [
-            {"params": matrices, "weight_decay": settings.weight_decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ],
-        lr=settings.learning_rate,
-        betas=(0.9, 0.98),
-    )
+    return loss

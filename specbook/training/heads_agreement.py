@@ -47,7 +47,7 @@ def heads_agreement(
         if not bool(mask.any()):
             continue
         positions, _, features = stream_features(heads, teacher, stream, mask)
-        best, q = _drafted(features.reshape(-1, features.shape[-1]), teacher)
+        best, q = most_probable(features.reshape(-1, features.shape[-1]), teacher)
         places = positions[:, None] + torch.arange(1, count + 1)
         rows = mask[positions]
         # Where there is no row any law will do: it is not counted.
@@ -61,7 +61,7 @@ def heads_agreement(
     return counted(torch.cat(hits), torch.cat(probable), torch.cat(tried))
 
 
-def _drafted(
+def most_probable(
     features: torch.Tensor, teacher: Teacher
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The most probable token of each row and its probability, on the CPU."""

@@ -16,6 +16,8 @@ import torch
 
 from .. import checks
 from ..errors import SpecbookError
+from ..models.cache import TreeCache
+from ..models.layered import Layered
 from ..models.target import check_config, check_model, head_inputs
 from .rows import checked_stream
 
@@ -38,21 +40,29 @@ def segment_causal_states(
     """
     check_model(model)
     check_config(model.config)
-    vocab_size = len(model.get_output_embeddings().weight)
-    ids = checks.token_ids(tokens, vocab_size=vocab_size)
-    flags = [True] * len(ids) if valid is None else valid
-    segments, active = checked_stream(segment_ids, flags)
-    if len(segments) != len(ids) or not ids:
-        raise SpecbookError(
-            f"{len(ids)} tokens, {len(segments)} segment ids and {len(active)} flags: "
-            "a packed stream has one of each a position, and at least one"
-        )
-    run, position = _runs(segments)
-    n = len(ids)
-    visible = (run[:, None] == run) & torch.ones(n, n, dtype=torch.bool).tril()
-    visible &= torch.tensor(active)
-    visible |= torch.eye(n, dtype=torch.bool)  # a row that sees nothing would be NaN
+    ids, visible, position = _seen_rows(model, tokens, segment_ids, valid)
     return _states(model, ids, visible, position)
+
+
+@torch.inference_mode()
+def trunk_states(
+    model: Any, boundary: int, tokens: Sequence[int], segment_ids: Any
+) -> torch.Tensor:
+    """Rows [n, d] of `tokens` above the first `boundary` layers of `model`: what the
+    next layer reads. The layers above are not run.
+
+    `model`: of a family that `models.layered` knows. Other arguments and errors: as
+    `segment_causal_states`; `SpecbookError` for a boundary that the model has not.
+    """
+    layered = Layered(model)
+    checks.integer(boundary, "boundary", least=1, most=layered.count)
+    ids, visible, position = _seen_rows(model, tokens, segment_ids, None)
+    _check_length(model, position)
+    head = model.get_output_embeddings().weight
+    places = position[None].to(head.device)
+    embedded = layered.embed(torch.tensor([ids], device=head.device), places)
+    mask = _additive(visible, head)
+    return layered.run(embedded, 0, boundary, places, mask, TreeCache())[0]
 
 
 @torch.inference_mode()
@@ -108,24 +118,53 @@ def path_states(
     return _states(model, [*ids, *more], visible, position)[n:].view(count, depth, -1)
 
 
-def _states(
-    model: Any, ids: list[int], visible: torch.Tensor, position: torch.Tensor
-) -> torch.Tensor:
-    """States of all rows in one forward; row i sees those where `visible[i]`."""
+def _seen_rows(
+    model: Any, tokens: Sequence[int], segment_ids: Any, valid: Any
+) -> tuple[list[int], torch.Tensor, torch.Tensor]:
+    """The checked ids; which rows each row sees, [n, n]; and places in documents."""
+    vocab_size = len(model.get_output_embeddings().weight)
+    ids = checks.token_ids(tokens, vocab_size=vocab_size)
+    flags = [True] * len(ids) if valid is None else valid
+    segments, active = checked_stream(segment_ids, flags)
+    if len(segments) != len(ids) or not ids:
+        raise SpecbookError(
+            f"{len(ids)} tokens, {len(segments)} segment ids and {len(active)} flags: "
+            "a packed stream has one of each a position, and at least one"
+        )
+    run, position = _runs(segments)
+    n = len(ids)
+    visible = (run[:, None] == run) & torch.ones(n, n, dtype=torch.bool).tril()
+    visible &= torch.tensor(active)
+    visible |= torch.eye(n, dtype=torch.bool)  # a row that sees nothing would be NaN
+    return ids, visible, position
+
+
+def _check_length(model: Any, position: torch.Tensor) -> None:
     limit = getattr(model.config, "max_position_embeddings", None)
     if limit is not None and int(position.max()) >= limit:
         raise SpecbookError(
             f"a document has {int(position.max()) + 1} tokens, the model {limit} "
             "positions"
         )
-    head = model.get_output_embeddings().weight
+
+
+def _additive(visible: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+    """The mask [1, 1, n, n], in the dtype and on the device of `head`."""
     mask = torch.zeros((1, 1, *visible.shape), dtype=head.dtype)
-    mask.masked_fill_(~visible, torch.finfo(head.dtype).min)
+    return mask.masked_fill_(~visible, torch.finfo(head.dtype).min).to(head.device)
+
+
+def _states(
+    model: Any, ids: list[int], visible: torch.Tensor, position: torch.Tensor
+) -> torch.Tensor:
+    """States of all rows in one forward; row i sees those where `visible[i]`."""
+    _check_length(model, position)
+    head = model.get_output_embeddings().weight
     seen: list[torch.Tensor] = []
     with head_inputs(model, 1, seen):
         model(
             input_ids=torch.tensor([ids], device=head.device),
-            attention_mask=mask.to(head.device),
+            attention_mask=_additive(visible, head),
             position_ids=position[None].to(head.device),
             use_cache=False,
         )

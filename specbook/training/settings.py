@@ -253,6 +253,62 @@ class HeadsSettings:
         return _cosine(step, self.warm_up, self.steps)
 
 
+@dataclass(frozen=True)
+class KangarooSettings:
+    """How an adapter of Kangaroo is built and trained (section 0x05B).
+
+    `boundary`: l, how many of the target's layers draft; `attention_heads` of the
+    adapter's one attention. `temperature`: that of both laws in the loss, which is
+    multiplied with its square; the official recipe has 1. `vocabulary`: so many ids
+    that are drafted (`cut.likely_ids`), None for all. `steps`, rates, `clip` and
+    `others` as in `Settings`, on packed streams of at most `rows_per_step` tokens.
+    `dtype`: of the frozen layers and of the products with the LM head; `states`: the
+    rows above those layers "computed" for each batch anew, or "stored" once on disk.
+    The adapter computes in float32 and is written as `stored`.
+    """
+
+    boundary: int
+    attention_heads: int = 9
+    temperature: float = 1.0
+    vocabulary: int | None = None
+    steps: int = 1000
+    rows_per_step: int = 1024
+    learning_rate: float = 1e-3
+    warm_up: int = 50
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    seed: int = 0
+    dtype: str = "bfloat16"
+    states: str = "computed"
+    others: int = 4096
+    checkpoint_every: int = 200
+    stored: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        counts = ("boundary", "attention_heads", "steps", "rows_per_step", "others")
+        _keep(self, checks.integer, 1, *counts, "checkpoint_every")
+        if self.vocabulary is not None:
+            _keep(self, checks.integer, 1, "vocabulary")
+        _keep(self, checks.integer, 0, "warm_up", "seed")
+        checks.integer(self.seed, "seed", most=MOST_SEED)
+        rates = ("temperature", "learning_rate", "weight_decay", "clip")
+        _keep(self, checks.float64, 0, *rates)
+        for name in ("temperature", "clip"):
+            if getattr(self, name) == 0:
+                raise SpecbookError(f"{name} must be above 0, got 0")
+        checks.one_of(self.dtype, "dtype", DTYPES)
+        checks.one_of(self.states, "states", STATES)
+        checks.one_of(self.stored, "stored", ("float16", "bfloat16"))
+
+    def described(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+    def rate(self, step: int) -> float:
+        """What the learning rate is multiplied with at `step` (from 0)."""
+        return _cosine(step, self.warm_up, self.steps)
+
+
 def _cosine(step: int, warm_up: int, steps: int) -> float:
     """Up in a line, then down on a half cosine to a tenth."""
     if step < warm_up:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from specbook.errors import ArtifactError, SpecbookError
 from specbook.models.heads import KINDS, build
 from specbook.models.tiny import tiny_llama
+from specbook.training import draft, stepping, together
 from specbook.training import heads as loop
-from specbook.training import stepping
 from specbook.training.decoding import TaughtSequence, continue_all
 from specbook.training.rows import hydra_teacher_rows
 from specbook.training.settings import HeadsSettings
@@ -378,8 +378,8 @@ def test_what_a_resumed_run_forgets_would_be_seen(
 
         monkeypatch.setattr(loop.resuming, "load", forgetful)
     else:
-        order = loop.draft.batch_order
-        monkeypatch.setattr(loop.draft, "batch_order", lambda *a: order(*a[:3]))
+        order = draft.batch_order
+        monkeypatch.setattr(draft, "batch_order", lambda *a: order(*a[:3]))
     run(sequences, second, checkpoint=path, resume=True)
     assert not equal(weights(whole), weights(second))
 
@@ -491,7 +491,12 @@ Path(sys.argv[2], f"{world.process_index}.json").write_text(json.dumps(told))
 def gradient(world):
     """Of head 1 over one batch: AdamW hides a wrong scale of all gradients."""
     heads = untrained()
-    loop._backward(heads, teacher(), taught(4), SETTINGS, 0, world)
+    whole = taught(4)
+    loss, total = (
+        loop.loss_of(heads, teacher(), SETTINGS),
+        loop.count_rows(whole, HEADS),
+    )
+    together.backward(heads, loss, whole, total, SETTINGS.seed, 0, world)
     return heads.networks[0].mix.linear.weight.grad.tolist()
 
 
