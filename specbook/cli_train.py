@@ -1,4 +1,4 @@
-"""`specbook train draft | heads`: options, checked before torch is loaded."""
+"""`specbook train draft | heads | kangaroo`: options, checked before torch loads."""
 
 from __future__ import annotations
 
@@ -28,6 +28,27 @@ StepsOption = Annotated[int | None, typer.Option(help="Of the optimizer.")]
 SeedOption = Annotated[int, typer.Option(help="Of data and training.")]
 ResumeOption = Annotated[
     bool, typer.Option("--resume", help="Go on with an unfinished run.")
+]
+SourceRowsOption = Annotated[
+    int, typer.Option(help="As many more on package sources, which are made quicker.")
+]
+VocabularyOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Predict only the tokens, so many, that the target says most. "
+        "Default: all."
+    ),
+]
+BatchOption = Annotated[int | None, typer.Option(help="Tokens in a batch, at most.")]
+RateOption = Annotated[float | None, typer.Option(help="Its largest.")]
+OthersOption = Annotated[
+    int | None, typer.Option(help="Columns of the LM head that are sampled.")
+]
+DtypeOption = Annotated[
+    str | None, typer.Option(help="Of the frozen target: float32 or bfloat16.")
+]
+StoredOption = Annotated[
+    str | None, typer.Option(help="Of what is written: float16 or bfloat16.")
 ]
 
 
@@ -103,10 +124,7 @@ def train_heads(
     out: Annotated[Path, typer.Option(help="Folder of the trained heads.")],
     target: option.Target = None,
     rows: RowsOption = 440_000,
-    source_rows: Annotated[
-        int,
-        typer.Option(help="As many more on package sources, which are made quicker."),
-    ] = 0,
+    source_rows: SourceRowsOption = 0,
     steps: StepsOption = None,
     heads: Annotated[int | None, typer.Option(help="How many tokens ahead.")] = None,
     layers: Annotated[int | None, typer.Option(help="Of each head.")] = None,
@@ -139,23 +157,11 @@ def train_heads(
             "text's."
         ),
     ] = None,
-    vocabulary: Annotated[
-        int | None,
-        typer.Option(
-            help="Predict only the tokens, so many, that the target says most. "
-            "Default: all."
-        ),
-    ] = None,
-    rows_per_step: Annotated[
-        int | None, typer.Option(help="Tokens in a batch, at most.")
-    ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Its largest.")] = None,
-    others: Annotated[
-        int | None, typer.Option(help="Columns of the LM head that are sampled.")
-    ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="Of the frozen target: float32 or bfloat16.")
-    ] = None,
+    vocabulary: VocabularyOption = None,
+    rows_per_step: BatchOption = None,
+    learning_rate: RateOption = None,
+    others: OthersOption = None,
+    dtype: DtypeOption = None,
     states: Annotated[
         str | None,
         typer.Option(
@@ -163,9 +169,7 @@ def train_heads(
             "once in the cache for all passes and kinds (2 bytes a number in bfloat16)."
         ),
     ] = None,
-    stored: Annotated[
-        str | None, typer.Option(help="Of what is written: float16 or bfloat16.")
-    ] = None,
+    stored: StoredOption = None,
     seed: SeedOption = 0,
     resume: ResumeOption = False,
     debug: option.Debug = False,
@@ -219,6 +223,92 @@ def train_heads(
         typer.echo(json.dumps(manifest["measured"], indent=1))
 
 
+@train_app.command(
+    "kangaroo",
+    epilog=f"In several processes, one for each GPU, or on the CPU where there is "
+    f"none: {LAUNCH} train kangaroo ...",
+)
+@guarded
+def train_kangaroo(
+    boundary: Annotated[
+        int, typer.Option(help="How many of the target's layers draft.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the trained adapter.")],
+    target: option.Target = None,
+    rows: RowsOption = 440_000,
+    source_rows: SourceRowsOption = 0,
+    steps: StepsOption = None,
+    attention_heads: Annotated[
+        int | None, typer.Option(help="Of the adapter's attention.")
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="Of both laws in the loss, which its square multiplies."),
+    ] = None,
+    vocabulary: VocabularyOption = None,
+    rows_per_step: BatchOption = None,
+    learning_rate: RateOption = None,
+    warm_up: Annotated[
+        int | None, typer.Option(help="Steps until the rate is at its largest.")
+    ] = None,
+    others: OthersOption = None,
+    dtype: DtypeOption = None,
+    states: Annotated[
+        str | None,
+        typer.Option(
+            help="The rows that the adapter reads: computed for each batch anew, or "
+            "stored once in the cache for all passes (2 bytes a number in bfloat16)."
+        ),
+    ] = None,
+    stored: StoredOption = None,
+    seed: SeedOption = 0,
+    resume: ResumeOption = False,
+    debug: option.Debug = False,
+) -> None:
+    """Train the adapter with which a target's first layers draft for it (Kangaroo).
+
+    Its rows are computed batch by batch, or stored once; what it is taught are the
+    teacher rows of train draft. The measured agreement is printed.
+    """
+    from .training.settings import KangarooSettings, Recipe
+
+    checks.integer(rows, "rows", least=1)
+    checks.integer(source_rows, "source-rows", least=0)
+    chosen = given(
+        attention_heads=attention_heads,
+        temperature=temperature,
+        vocabulary=vocabulary,
+        steps=steps,
+        rows_per_step=rows_per_step,
+        learning_rate=learning_rate,
+        warm_up=warm_up,
+        others=others,
+        dtype=dtype,
+        states=states,
+        stored=stored,
+    )
+    settings = KangarooSettings(boundary, **chosen, seed=seed)
+    recipe = Recipe(seed=seed)
+
+    from .training import kangaroo_run
+
+    manifest = kangaroo_run.train_kangaroo(
+        out,
+        target,
+        rows=rows,
+        source_rows=source_rows,
+        settings=settings,
+        recipe=recipe,
+        resume=resume,
+        command=_command(
+            "kangaroo", settings, _KANGAROO, rows=rows, source_rows=source_rows
+        ),
+        progress=say,
+    )
+    if manifest:  # the first of several processes
+        typer.echo(json.dumps(manifest["measured"], indent=1))
+
+
 def _command(what: str, settings: Any, names: list[str], **data: int) -> str:
     """The command with every option spelled out: defaults may change later."""
     options = {**data, **{name: getattr(settings, name) for name in names}}
@@ -234,4 +324,8 @@ _DRAFT = "steps layers width inner heads kv_heads start seed".split()
 _HEADS = (
     "steps heads layers start loss state_weight decay self_share vocabulary "
     "rows_per_step learning_rate others dtype states stored seed"
+).split()
+_KANGAROO = (
+    "steps boundary attention_heads temperature vocabulary rows_per_step learning_rate "
+    "warm_up others dtype states stored seed"
 ).split()

@@ -76,6 +76,7 @@ def of_manifest(manifest: Mapping[str, Any], source: str) -> Told:
         weighs = float(settings.get("state_weight", 0.0))
         decay = float(settings.get("decay", 1.0))
         share = float(settings.get("self_share", 0.0))
+        heat = float(settings.get("temperature", 1.0))
         name = checks.text(manifest["name"], "name")
     except (
         AttributeError,
@@ -89,6 +90,8 @@ def of_manifest(manifest: Mapping[str, Any], source: str) -> Told:
     learns = "hard labels" if is_label else "the target's law"
     if weighs:
         learns += " and its next state"
+    if heat != 1.0:
+        learns += f", both softened by {heat:g}"
     if decay != 1.0:
         learns += f", head i weighs {decay:g} to the power i - 1"
     if share:

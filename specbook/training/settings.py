@@ -301,8 +301,8 @@ class KangarooSettings:
         checks.one_of(self.stored, "stored", ("float16", "bfloat16"))
 
     def described(self) -> dict[str, Any]:
-        """As plain JSON."""
-        return asdict(self)
+        """As plain JSON, with the kind of draft that it makes."""
+        return {"kind": "kangaroo", **asdict(self)}
 
     def rate(self, step: int) -> float:
         """What the learning rate is multiplied with at `step` (from 0)."""

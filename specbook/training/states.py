@@ -30,7 +30,7 @@ from .. import checks
 from ..errors import ArtifactError, SpecbookError
 from ..models.target import check_model
 from . import shards
-from .packed import segment_causal_states
+from .packed import segment_causal_states, trunk_states
 
 FORMAT = "specbook hidden states 1"
 DOCUMENTS = 64
@@ -75,19 +75,23 @@ def store(
     *,
     folder: str | os.PathLike[str],
     key: str,
+    boundary: int | None = None,
     progress: Progress | None = None,
 ) -> StoredStates:
     """The states of `documents` (token ids), computed where `folder` lacks them.
 
-    `model`: a frozen causal LM of transformers, and `key` what its weights are. A file
-    is named by that, the dtype and its documents, so a store that was interrupted, or
-    gets more documents at its end, goes on with the files it finds. Raises
-    `ArtifactError` for one that is damaged or holds anything else, and `SpecbookError`
-    for documents that are no token ids or empty.
+    `model`: a frozen causal LM of transformers, and `key` what its weights are.
+    `boundary`: above how many layers (`packed.trunk_states`); None is above all, as the
+    LM head reads them. A file is named by these, the dtype and its documents, so a
+    store that was interrupted, or gets more documents at its end, goes on with the
+    files it finds. Raises `ArtifactError` for one that is damaged or holds anything
+    else, and `SpecbookError` for documents that are no token ids or empty.
     """
     say = progress or (lambda line: None)
     check_model(model)
     checks.text(key, "key")
+    if boundary is not None:
+        key = f"{key} at {checks.integer(boundary, 'boundary', least=1)}"
     if not isinstance(folder, (str, os.PathLike)):
         raise SpecbookError(f"folder must be a folder, got {folder!r}")
     dtype = str(model.get_output_embeddings().weight.dtype).removeprefix("torch.")
@@ -101,7 +105,7 @@ def store(
         whole = shards.digest([FORMAT, key, dtype, *(name for name, _ in group)])
         path = Path(folder) / f"states-{whole[:16]}.safetensors"
         if not path.exists():
-            shards.write_bytes(path, _computed(model, group, key=whole))
+            shards.write_bytes(path, _computed(model, boundary, group, key=whole))
             made += sum(len(ids) for _, ids in group)
             speed = made / (time.monotonic() - clock)
             done = begin + len(group)
@@ -118,9 +122,9 @@ def store(
 _Group = Sequence[tuple[str, Sequence[int]]]
 
 
-def _computed(model: Any, group: _Group, *, key: str) -> bytes:
+def _computed(model: Any, boundary: int | None, group: _Group, *, key: str) -> bytes:
     """The content of one file."""
-    found = [segment_causal_states(model, ids, [0] * len(ids)) for _, ids in group]
+    found = [_states(model, boundary, ids) for _, ids in group]
     states = torch.cat(found).cpu().contiguous()
     noted = {
         "format": FORMAT,
@@ -131,6 +135,14 @@ def _computed(model: Any, group: _Group, *, key: str) -> bytes:
         {"states": states}, metadata={"specbook": json.dumps(noted, sort_keys=True)}
     )
     return content
+
+
+def _states(model: Any, boundary: int | None, ids: Sequence[int]) -> torch.Tensor:
+    """Of one document alone."""
+    segments = [0] * len(ids)
+    if boundary is None:
+        return segment_causal_states(model, ids, segments)
+    return trunk_states(model, boundary, ids, segments)
 
 
 def _opened(path: Path, *, key: str, rows: int) -> tuple[Any, str]:

@@ -9,8 +9,9 @@ import torch
 
 from specbook.errors import ArtifactError, SpecbookError
 from specbook.models import load_target
+from specbook.models.checkpoint import load_transformers_model
 from specbook.models.heads import KINDS, storage
-from specbook.training import heads_run, teacher
+from specbook.training import heads_run, making, teacher
 from specbook.training.heads import Teacher
 from specbook.training.settings import HeadsSettings, Recipe
 
@@ -111,7 +112,7 @@ def test_the_manifest_tells_how_it_was_made(tiny_folder, tmp_path, cached):
     left_out = mass.clone()
     left_out[ids] = 0
     assert len(ids) == 40 and float(mass[ids].min()) >= float(left_out.max())
-    exact = Teacher(heads_run.load_transformers_model(str(tiny_folder)), ids)
+    exact = Teacher(load_transformers_model(str(tiny_folder)), ids)
     again = heads_run.measure(stored.heads, exact, data.validation_sequences())
     assert json.loads(json.dumps(again)) == json.loads(json.dumps(manifest["measured"]))
 
@@ -151,7 +152,7 @@ def test_what_was_not_written_as_measured_is_refused(
     """The planted faults: weights that were not rounded before they were measured, and
     a vocabulary that was not written."""
     if fault == "weights":
-        monkeypatch.setattr(heads_run, "_round", lambda model, dtype: None)
+        monkeypatch.setattr(making, "round_to", lambda model, dtype: None)
     else:
         real = storage.write
         monkeypatch.setattr(storage, "write", lambda *a, vocabulary, **b: real(*a, **b))

@@ -8,7 +8,6 @@ and shape against the config; `check_target` the manifest against a target.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -17,12 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 
 from ... import checks
 from ...errors import ArtifactError, SpecbookError
 from ...training import artifact
+from .. import stored
 from . import build, config_from_json
 from .base import Heads
 
@@ -60,34 +58,15 @@ def write(
     if not isinstance(heads, Heads):
         raise SpecbookError(f"not draft heads: {type(heads).__name__}")
     checks.one_of(dtype, "dtype", DTYPES)
-    kept = {}
-    for name, tensor in heads.state_dict().items():
-        stored = tensor.detach().to("cpu", getattr(torch, dtype)).contiguous()
-        if not bool(torch.isfinite(stored).all()):
-            raise SpecbookError(f"{name} has a number that {dtype} cannot hold")
-        kept[name] = stored
     ids = None if vocabulary is None else checked_vocabulary(vocabulary)
     told = {"config": heads.config.to_json(), "vocabulary": ids}
-    root = Path(folder)
-    try:
-        # Not `save_file`: that leaves a file that only its owner may read.
-        (root / WEIGHTS).write_bytes(save(kept))
-        (root / CONFIG).write_text(json.dumps(told) + "\n", encoding="utf-8")
-    except OSError as problem:
-        raise ArtifactError(f"{root} cannot be written to: {problem}") from problem
+    stored.write(Path(folder), heads, dtype, weights=WEIGHTS, told=told, config=CONFIG)
 
 
 def read(folder: str | os.PathLike[str]) -> StoredHeads:
     """The heads in `folder`. Raises `ArtifactError` naming what is wrong with it."""
-    manifest = artifact.load_manifest(folder)
+    manifest = stored.manifest_of(folder, KIND, (WEIGHTS, CONFIG))
     root = Path(folder)
-    if manifest["kind"] != KIND:
-        raise ArtifactError(f"{root} holds a {manifest['kind']}, not {KIND}")
-    if sorted(manifest["files"]) != sorted((WEIGHTS, CONFIG)):
-        raise ArtifactError(
-            f"{root} holds {sorted(manifest['files'])}; draft heads are {WEIGHTS} and "
-            f"{CONFIG}"
-        )
     try:
         told = json.loads((root / CONFIG).read_text(encoding="utf-8"))
         config = config_from_json(told["config"])
@@ -101,21 +80,10 @@ def read(folder: str | os.PathLike[str]) -> StoredHeads:
             wanted = build(config).state_dict()
     except (RuntimeError, TypeError) as problem:
         raise ArtifactError(f"{root / CONFIG} is no config: {problem}") from problem
-    try:
-        stored = load_file(root / WEIGHTS)
-    except (OSError, SafetensorError) as problem:
-        raise ArtifactError(f"{root / WEIGHTS} cannot be read: {problem}") from problem
-    for name in sorted({*wanted, *stored}):
-        shapes = [tuple(t[name].shape) if name in t else None for t in (wanted, stored)]
-        if shapes[0] != shapes[1]:
-            raise ArtifactError(
-                f"{root / WEIGHTS}: {name} is {shapes[1]}, its config needs {shapes[0]}"
-            )
+    tensors = stored.tensors(root / WEIGHTS, wanted)
     heads = build(config)
-    heads.load_state_dict({name: t.float() for name, t in stored.items()})
-    lines = [f"{name} {sha}" for name, sha in sorted(manifest["files"].items())]
-    digest = hashlib.sha256("\n".join(lines).encode("utf-8")).hexdigest()
-    return StoredHeads(heads.eval(), vocabulary, manifest, digest)
+    heads.load_state_dict(tensors)
+    return StoredHeads(heads.eval(), vocabulary, manifest, stored.sha256(manifest))
 
 
 def check_target(manifest: Mapping[str, Any], identity: Mapping[str, str]) -> None:
@@ -133,12 +101,7 @@ def check_target(manifest: Mapping[str, Any], identity: Mapping[str, str]) -> No
 
 def digest(heads: Heads) -> str:
     """The sha256 of heads in memory: their config and every number."""
-    found = hashlib.sha256(json.dumps(heads.config.to_json()).encode("utf-8"))
-    for name, tensor in sorted(heads.state_dict().items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        found.update(flat.view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+    return stored.digest(heads, json.dumps(heads.config.to_json()))
 
 
 def checked_vocabulary(ids: Any, vocab_size: int | None = None) -> list[int]:
