@@ -17,13 +17,13 @@ import numpy as np
 
 from .. import checks
 from ..errors import SpecbookError
-from ..ledger import COST_TERMS
 from ..topologies.progress import shape_of
 from ..tree import CandidateTree
-from .decode_report import Difference, PromptReport, Sample, speed_ratio
+from .decode_report import Difference, Sample
 from .head_stages import StageCosts
 from .head_tradeoff import Tradeoff, tradeoff
-from .report import Ratio, Table, resampled
+from .plain_report import ALL, PLAIN, PlainReport
+from .report import Ratio, Table
 
 if TYPE_CHECKING:
     from ..plotting import FramedFigure
@@ -31,11 +31,7 @@ if TYPE_CHECKING:
 KINDS = ("medusa", "hydra", "hydra_plus", "clover", "markov")
 """As `models.heads.KINDS`, which a test compares; the reports need no torch."""
 
-PLAIN = "plain"
 SHARED, OWN = "shared tree", "own tree"
-CODE = ("continue_code", "edit_code")
-ALL = "all"
-"""The workloads taken together."""
 
 
 def system(kind: str, use: str) -> str:
@@ -127,7 +123,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class HeadsReport(PromptReport):
+class HeadsReport(PlainReport):
     """Everything that one run measured. `verify`: {dtype: [[rows, seconds], ...]}."""
 
     KIND: ClassVar[str] = "heads report"
@@ -152,30 +148,6 @@ class HeadsReport(PromptReport):
     def kinds(self) -> tuple[str, ...]:
         """The kinds that were measured, in order."""
         return tuple(dict.fromkeys(item.kind for item in self.measured))
-
-    @property
-    def scopes(self) -> tuple[str, ...]:
-        """ "code", which is its two workloads, then the others, then all together."""
-        found = self.workloads
-        code = ("code",) if set(found) & set(CODE) else ()
-        return (*code, *(name for name in found if name not in CODE), ALL)
-
-    def _inside(self, workload: str, scope: str) -> bool:
-        if scope not in (*self.scopes, *self.workloads):
-            raise SpecbookError(
-                f"{scope!r} was not measured; there are {list(self.scopes)}"
-            )
-        return scope in (workload, ALL) or (scope == "code" and workload in CODE)
-
-    def select(self, dtype: str, scope: str, name: str) -> list[Sample]:
-        """The samples of one system in one dtype, of the workloads of a scope."""
-        checks.one_of(name, "system", self.SYSTEMS)
-        return [
-            sample
-            for sample in self.samples
-            if (sample.dtype, sample.system) == (dtype, name)
-            and self._inside(sample.workload, scope)
-        ]
 
     def agreed(
         self, kind: str, depth: int, scope: str = ALL, *, chain: bool = False
@@ -218,49 +190,6 @@ class HeadsReport(PromptReport):
         """The depths that a kind has heads for."""
         return sorted({item.depth for item in self.agreements if item.kind == kind})
 
-    def tokens_per_round(self, dtype: str, scope: str, name: str) -> Ratio | None:
-        """Tokens a round of a system, with its interval; None if it did not run."""
-        found = self.select(dtype, scope, name)
-        if not found:
-            return None
-        table = [(s.new_tokens, s.rounds) for s in found]
-        return resampled(table, lambda sums: sums[:, 0] / sums[:, 1])
-
-    def rounds_ratio(
-        self, dtype: str, scope: str, name: str, other: str
-    ) -> Ratio | None:
-        """Tokens a round of one system over those of another on the same prompts."""
-        mine, theirs = (self.select(dtype, scope, one) for one in (name, other))
-        if not mine or not theirs:
-            return None
-        prompts = [[s.prompt_id for s in found] for found in (mine, theirs)]
-        if prompts[0] != prompts[1]:
-            raise SpecbookError(f"{name} and {other} ran on different prompts")
-        table = [
-            (a.new_tokens, a.rounds, b.new_tokens, b.rounds)
-            for a, b in zip(mine, theirs, strict=True)
-        ]
-        return resampled(table, lambda s: s[:, 0] / s[:, 1] / (s[:, 2] / s[:, 3]))
-
-    def faster_dtype(self, scope: str = ALL) -> str:
-        """The dtype in which plain decoding is the quickest."""
-
-        def speed(dtype: str) -> float:
-            found = self.select(dtype, scope, PLAIN)
-            return sum(s.new_tokens for s in found) / sum(s.seconds for s in found)
-
-        return max(self.dtypes, key=speed)
-
-    def speed(
-        self, dtype: str, scope: str, name: str, *, over: str | None = None
-    ) -> Ratio | None:
-        """Tokens a second of a system over those of plain decoding in the dtype `over`,
-        by default its own; None if it did not run."""
-        found = self.select(dtype, scope, name)
-        if not found:
-            return None
-        return speed_ratio(found, self.select(over or dtype, scope, PLAIN))
-
     def tradeoff(self, dtype: str) -> Tradeoff:
         """Which kind wins at which tree size by what was measured: `head_tradeoff`.
         Times are in seconds."""
@@ -272,10 +201,6 @@ class HeadsReport(PromptReport):
             {int(n): seconds for n, seconds in self.verify[dtype]},
             {item.kind: item.costs.drafting for item in mine},
         )
-
-    def left_plain(self, dtype: str) -> int:
-        """In how many answers any system left the tokens of plain decoding."""
-        return sum(found.dtype == dtype for found in self.differences)
 
     # ------------------------------------------------------------------- what follows
 
@@ -381,24 +306,7 @@ class HeadsReport(PromptReport):
 
     def strengths(self) -> list[str]:
         """Whether tokens agree, where no tree pays, and what costs least."""
-        lines = []
-        for dtype in self.dtypes:
-            found = self.left_plain(dtype)
-            drafted = [item.kind for item in self.trees if item.dtype == dtype]
-            if not drafted:
-                continue
-            if not found:
-                lines.append(f"{dtype}: every answer equals plain greedy decoding.")
-            elif dtype == "float32":
-                lines.append(
-                    f"{dtype}: answers unlike plain greedy decoding: {found}. That "
-                    "is a fault unless the two best logits were equal to rounding."
-                )
-            else:
-                lines.append(
-                    f"{dtype}: answers unlike plain greedy decoding: {found}; the "
-                    "gaps of the two best logits there are below."
-                )
+        lines = self.unlike_plain()
         for dtype in self.dtypes:
             own = [t.kind for t in self.trees if (t.dtype, t.use) == (dtype, OWN)]
             if never := [kind for kind in self.kinds if kind not in own]:
@@ -423,7 +331,7 @@ class HeadsReport(PromptReport):
             self._rounds_table(),
             self._trees_table(),
             self._speed_table(),
-            self._time_table(),
+            self.time_table(),
             self._stages_table(),
             *(self._sizes_table(dtype) for dtype in self.dtypes if self.measured),
             self.agreement(),
@@ -608,24 +516,6 @@ class HeadsReport(PromptReport):
             rows,
         )
 
-    def _time_table(self) -> Table:
-        rows = []
-        for dtype in self.dtypes:
-            for name in self.SYSTEMS:
-                if found := self.select(dtype, ALL, name):
-                    rows.append([dtype, name, *_spent(found)])
-        return (
-            "Where the time goes: milliseconds a round by cost term",
-            [
-                "dtype",
-                "system",
-                *(term.replace("_", " ") for term in COST_TERMS),
-                "round",
-                "a token",
-            ],
-            rows,
-        )
-
     def _stages_table(self) -> Table:
         rows = []
         for item in self.measured:
@@ -765,19 +655,6 @@ def _over(one: float | None, other: float | None) -> float | None:
 
 def _less(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one - other
-
-
-def _spent(found: Sequence[Sample]) -> list[str]:
-    """Milliseconds a round of each cost term, of all, and milliseconds a token."""
-    rounds = sum(sample.rounds for sample in found)
-    spent = [sample.cost_terms or {} for sample in found]
-    terms = [sum(item.get(term, 0.0) for item in spent) for term in COST_TERMS]
-    tokens = sum(sample.new_tokens for sample in found)
-    seconds = sum(sample.seconds for sample in found)
-    return [
-        *(f"{1e3 * term / rounds:.2f}" for term in (*terms, sum(terms))),
-        f"{1e3 * seconds / tokens:.2f}",
-    ]
 
 
 def _share(value: float | None) -> str:
