@@ -26,8 +26,8 @@ from ..errors import SpecbookError
 from ..policy import SamplingPolicy
 from ..tree import CandidateTree
 from .heads.parts import projected, unit
-from .shared_trunk import SharedTrunkTarget, TrunkSession
 from .state import StateError, Tag, TaggedRows
+from .trunk import TrunkSession, TrunkTarget
 
 ADAPTER = "adapter"
 """The owner of an adapter's rows, and the one step of their path."""
@@ -64,11 +64,11 @@ class Adapter(nn.Module):
         nn.init.zeros_(self.output.weight)
 
     @classmethod
-    def beginning_at(cls, target: SharedTrunkTarget, attention_heads: int) -> Adapter:
+    def beginning_at(cls, target: TrunkTarget, attention_heads: int) -> Adapter:
         """An adapter for `target` whose second norm begins as the target's last."""
         adapter = cls(target.hidden_width, attention_heads).to(target.device)
         with torch.no_grad():
-            adapter.norm2.copy_(target.layered.norm_weight.float())
+            adapter.norm2.copy_(target.norm_weight.float())
         return adapter.to(target.dtype)
 
     @property
@@ -143,7 +143,7 @@ class KangarooDraft:
         if not isinstance(session, TrunkSession):
             raise StateError(
                 "Kangaroo drafts with the target's own trunk: it needs a session of a "
-                f"SharedTrunkTarget, got {type(session).__name__}"
+                f"target that shares its trunk, got {type(session).__name__}"
             )
         width = session.target.hidden_width
         if adapter.width != width:
@@ -235,7 +235,7 @@ class KangarooDraft:
                     f"{tag.key.position} at layer boundary {tag.key.layer_boundary}"
                 )
         out = self._cache.extend(rows.tensor)
-        layers = target.layered.count
+        layers = target.layer_count
         self._tags += [tag.through((ADAPTER,), layers, ADAPTER) for tag in rows.tags]
         logits: torch.Tensor = target.read_out(out[-1:])[0]
         return logits

@@ -402,6 +402,11 @@ class ModelSession:
         and no rows."""
         return len(self._state)
 
+    @property
+    def committed(self) -> int:
+        """Rows of the cache that are committed; they never change again."""
+        return self._base
+
     @torch.inference_mode()
     def verify(self, tree: CandidateTree) -> Any:
         """As `TargetSession.verify`. A verify that was not followed by a commit is
@@ -675,10 +680,7 @@ class TransformersTarget(ModelTarget):
         Additive and in the model's dtype: under eager attention a boolean mask is
         added as 0 and 1, and the tree silently leaks.
         """
-        visible = torch.from_numpy(visibility(base, pending, tree.tree_mask[done:]))
-        mask = torch.zeros(visible.shape, dtype=self.dtype)
-        mask.masked_fill_(~visible, torch.finfo(self.dtype).min)
-        return mask[None, None]
+        return additive(visibility(base, pending, tree.tree_mask[done:]), self.dtype)
 
     def _measure_row(self) -> int:
         """Bytes of one cache row, read off a one-token forward."""
@@ -806,6 +808,15 @@ def visibility(base: int, pending: int, tree_mask: np.ndarray) -> np.ndarray:
     visible[pending:, base : base + pending] = True
     visible[pending:, base + pending :] = tree_mask
     return visible
+
+
+def additive(visible: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    """What `visible` [n, columns] adds to the scores: [1, 1, n, columns], 0 or the
+    least number of `dtype`."""
+    seen = torch.from_numpy(visible)
+    mask = torch.zeros(seen.shape, dtype=dtype)
+    mask.masked_fill_(~seen, torch.finfo(dtype).min)
+    return mask[None, None]
 
 
 def describe_head(weight: torch.Tensor, tied: bool) -> str:

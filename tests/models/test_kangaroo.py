@@ -301,7 +301,7 @@ def test_what_does_not_fit_together_is_refused():
     target = target_of()
     with pytest.raises(ValueError, match="rows of 16, the target's have 32"):
         KangarooDraft(target.start(PROMPT), Adapter(16, 2))
-    with pytest.raises(StateError, match="needs a session of a SharedTrunkTarget"):
+    with pytest.raises(StateError, match="needs a session of a target that shares"):
         KangarooDraft(object(), adapter_for(target))
     with pytest.raises(ValueError, match="outside 0 .. 63"):
         draft = KangarooDraft(target.start(PROMPT), adapter_for(target))

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from specbook.models import TransformersTarget
-from specbook.models import shared_trunk as trunk_module
+from specbook.models import trunk as trunk_module
 from specbook.models.layered import FAMILIES
 from specbook.models.protocol import CommitError, ContextLimitError
-from specbook.models.shared_trunk import SharedTrunkTarget, TrunkSession
+from specbook.models.shared_trunk import SharedTrunkTarget
 from specbook.models.state import Ownership, StateError, Tag, TaggedRows
 from specbook.models.target import UnsupportedTargetError
 from specbook.models.tiny import families, tiny_model
+from specbook.models.trunk import TrunkSession
 from specbook.tree import CandidateTree
 
 from .drive import check_rounds, check_rows, random_path, random_tree
