@@ -217,3 +217,92 @@ def test_bad_rows_are_refused(fault, told):
         logps[0, 0] = float("nan")
     with pytest.raises(SpecbookError, match=told):
         distillation_loss(hidden, weight, ids, logps)
+
+
+# ---- with a temperature ------------------------------------------------------------
+
+
+def at(temperature, hidden, weight, top, **options):
+    return distillation_loss(
+        hidden,
+        weight,
+        top.indices,
+        top.values,
+        dtype=torch.float64,
+        temperature=temperature,
+        **options,
+    )
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(st.integers(0, 10_000), st.integers(1, 9), st.sampled_from([0.5, 1.0, 1.7, 4.0]))
+def test_softened_laws_are_compared_whole(seed, k, temperature):
+    """The others of the teacher in the student's proportions, all of them written out;
+    the teacher is no function of the student's numbers."""
+    hidden, weight, _, top = case(seed, k=k)
+    q = torch.softmax(hidden @ weight.T, -1).detach()
+    left = q.scatter(-1, top.indices, 0.0)
+    rest = 1 - top.values.exp().sum(-1, keepdim=True)
+    law = (rest * left / left.sum(-1, keepdim=True)).scatter(
+        -1, top.indices, top.values.exp()
+    )
+    hot = torch.log_softmax(law.log() / temperature, -1)
+    logs = torch.log_softmax(hidden @ weight.T / temperature, -1)
+    wanted = temperature**2 * (hot.exp() * (hot - logs)).sum(-1).mean()
+    found = at(temperature, hidden, weight, top)
+    assert torch.allclose(found, wanted, atol=1e-9)
+    expected = torch.autograd.grad(wanted, (hidden, weight))
+    gradients = torch.autograd.grad(found, (hidden, weight))
+    for one, other in zip(gradients, expected, strict=True):
+        assert torch.allclose(one, other, atol=1e-8)
+    # The planted faults: no square, and laws that are not softened.
+    if temperature != 1:
+        assert not torch.allclose(found / temperature**2, wanted, atol=1e-6)
+        assert not torch.allclose(at(1.0, hidden, weight, top), wanted, atol=1e-6)
+
+
+def test_a_law_that_is_stored_whole_gives_the_tempered_loss():
+    """One token is left for the rest, or none: nothing is taken to be so."""
+    from specbook.training.losses import tempered_loss
+
+    for k in (10, 11):
+        hidden, weight, laws, _ = case(8)
+        top = laws.topk(k, -1)
+        wanted = tempered_loss([hidden @ weight.T], [laws], [1.0], 3.0)
+        found = at(3.0, hidden, weight, top)
+        assert torch.allclose(found, wanted, rtol=1e-5)
+        expected = torch.autograd.grad(wanted, hidden)
+        gradient = torch.autograd.grad(found, hidden)
+        assert torch.allclose(gradient[0], expected[0], atol=1e-5)
+
+
+def test_sampled_columns_estimate_the_softened_loss(monkeypatch):
+    """The mean over many draws is near the loss over all columns. The planted fault, to
+    count each drawn column once, is far from it."""
+    hidden, weight, _, top = case(9, rows=5, vocab=200, width=3, k=4)
+    wanted = float(at(2.0, hidden, weight, top))
+
+    def mean():
+        draws = [
+            at(2.0, hidden, weight, top, others=20,
+               generator=torch.Generator().manual_seed(seed))
+            for seed in range(100)
+        ]  # fmt: skip
+        return float(torch.stack(draws).mean())
+
+    assert abs(mean() - wanted) < 0.05 * wanted
+    real = distil.sampled_columns
+
+    def once(*arguments):
+        columns, log_weights, places = real(*arguments)
+        return columns, torch.zeros_like(log_weights), places
+
+    monkeypatch.setattr(distil, "sampled_columns", once)
+    assert abs(mean() - wanted) > 0.1 * wanted
+
+
+@pytest.mark.parametrize("temperature", [0, -1, float("nan"), True, "1"])
+def test_bad_temperatures_are_refused(temperature):
+    hidden, weight, _, top = case(7)
+    with pytest.raises(SpecbookError, match="temperature"):
+        at(temperature, hidden, weight, top)
