@@ -40,6 +40,7 @@ DRAFTS: Mapping[str, str] = {
     "hydra_plus": "specbook.drafts.neural.hydra_plus:HydraPlus",
     "clover": "specbook.drafts.neural.clover:Clover",
     "markov": "specbook.drafts.neural.markov:Markov",
+    "draft_verify": "specbook.drafts.neural.draft_verify:DraftVerify",
 }
 
 

@@ -85,6 +85,17 @@ class TreeCache:
             layer.keys = keys.index_select(-2, index[device])
             layer.values = values.index_select(-2, index[device])
 
+    def append_from(
+        self, other: TreeCache, layers: Sequence[int], start: int, stop: int
+    ) -> None:
+        """Copy rows `start` to `stop` - 1 of `other` behind one's own, in `layers`
+        alone; `other` stays as it is."""
+        for index in layers:
+            rows = other._cache.layers[index]
+            self._cache.update(
+                rows.keys[..., start:stop, :], rows.values[..., start:stop, :], index
+            )
+
     def repeat(self, copies: int) -> None:
         """Makes every layer hold `copies` sequences instead of one, all alike."""
         for layer in self._cache.layers:

@@ -9,10 +9,13 @@ is refused by its name.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from ..errors import SpecbookError
 from .cache import TreeCache, cache_argument
 from .target import UnsupportedTargetError, check_model
 
@@ -23,6 +26,12 @@ FAMILIES = {
     "GPT2LMHeadModel": "gpt2",
 }
 """The classes that can be run layer by layer, and how they are built."""
+
+_PARTS = {
+    "llama": ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp"),
+    "gpt2": ("ln_1", "attn", "ln_2", "mlp"),
+}
+"""What the two sublayers of a layer are called, each behind its norm."""
 
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
@@ -54,7 +63,8 @@ class Layered:
             raise UnsupportedTargetError(f"it cannot be run layer by layer: {why}")
         self._rotary: Any = None
         self._places: Any = None
-        if FAMILIES[type(model).__name__] == "gpt2":
+        family = FAMILIES[type(model).__name__]
+        if family == "gpt2":
             trunk = model.transformer
             self._tokens, self._places = trunk.wte, trunk.wpe
             self._layers, self._norm = trunk.h, trunk.ln_f
@@ -70,6 +80,25 @@ class Layered:
                 "takes no cache"
             )
         self._argument = argument
+        self._names = _PARTS[family]
+        # Which sublayers run: (attention, feed-forward) of each layer.
+        self._kept = [(True, True)] * len(self._layers)
+
+    def only(self, attention: Sequence[bool], mlp: Sequence[bool]) -> Layered:
+        """The same layers with some sublayers alone: those where the entry of their
+        layer is true. Nothing is copied; of the layer's two norms the one before a
+        sublayer that is left out is left out with it. Raises `SpecbookError` unless
+        there is an entry for each layer."""
+        if not len(attention) == len(mlp) == self.count:
+            raise SpecbookError(
+                f"{len(attention)} attentions and {len(mlp)} feed-forward networks "
+                f"for {self.count} layers"
+            )
+        part = copy.copy(self)
+        part._kept = [
+            (bool(one), bool(other)) for one, other in zip(attention, mlp, strict=True)
+        ]
+        return part
 
     @property
     def count(self) -> int:
@@ -97,7 +126,8 @@ class Layered:
         cache: TreeCache,
     ) -> torch.Tensor:
         """Rows at boundary `last` from those at boundary `first`. Their keys and values
-        are appended to `cache`. `mask`: additive [1, 1, n, cached + n]."""
+        are appended to `cache`, for the layers whose attention runs. `mask`: additive
+        [1, 1, n, cached + n]."""
         arguments: dict[str, Any] = {
             "attention_mask": mask,
             "position_ids": positions,
@@ -107,8 +137,19 @@ class Layered:
             arguments["position_embeddings"] = self._rotary(
                 rows, position_ids=positions
             )
-        for layer in self._layers[first:last]:
-            rows = layer(rows, **arguments)
+        for number in range(first, last):
+            layer, (attention, mlp) = self._layers[number], self._kept[number]
+            if attention and mlp:
+                rows = layer(rows, **arguments)
+                continue
+            # What a layer does, from its own modules: x + sublayer(norm(x)).
+            before_attention, attend, before_mlp, feed = (
+                getattr(layer, name) for name in self._names
+            )
+            if attention:
+                rows = rows + attend(before_attention(rows), **arguments)[0]
+            if mlp:
+                rows = rows + feed(before_mlp(rows))
         return rows
 
     def final(self, rows: torch.Tensor) -> torch.Tensor:

@@ -344,6 +344,15 @@ class _State:
         self._length = stop
         return start, stop
 
+    def append_from(
+        self, other: _State, layers: Sequence[int], start: int, stop: int
+    ) -> None:
+        """Copy rows `start` to `stop` - 1 of `other` behind one's own: slot i here is
+        slot `layers[i]` there."""
+        first, last = self.extend(stop - start)
+        rows = other.buffer[:, :, start:stop]
+        self.buffer[:, :, first:last] = rows[list(layers)]
+
     def keep(self, base: int, extra: Sequence[int]) -> None:
         """Keep rows 0 .. base-1 and then `extra`; in place, for all layers at once."""
         moved = [(base + i, row) for i, row in enumerate(extra) if row != base + i]

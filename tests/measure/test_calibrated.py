@@ -11,9 +11,16 @@ from specbook.proposal import SamplingRelation
 
 SHAPE = calibration_shape(3, 2)
 COPIES = ("prompt_lookup", "suffix")
+CHAINS = [n for n in drafts.names() if not getattr(drafts.get(n), "follows_plans", 1)]
 
 
-@pytest.mark.parametrize("name", [n for n in drafts.names() if n != "rest"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_source_that_follows_no_plan_has_no_slots(name):
+    with pytest.raises(SpecbookError, match=f"{name!r} drafts one chain"):
+        calibrated(name, SHAPE)
+
+
+@pytest.mark.parametrize("name", sorted({*drafts.names()} - {"rest", *CHAINS}))
 def test_no_model_is_loaded_to_tell_the_contract(name, monkeypatch):
     def loads(*arguments, **options):
         raise AssertionError("something was loaded")

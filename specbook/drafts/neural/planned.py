@@ -68,6 +68,9 @@ class PlannedSource:
     temperature 0 that of temperature 1 counts); 0 never stops.
     """
 
+    follows_plans = True
+    """Whether the caller may say a shape and how children are drawn."""
+
     def __init__(
         self,
         contract: SourceContract,
