@@ -1,4 +1,4 @@
-"""Tiny targets whose layers can be left out, and a skipped path computed another way."""
+"""Tiny targets whose layers can be left out; a skipped path computed another way."""
 
 from __future__ import annotations
 
