@@ -1,4 +1,4 @@
-"""`specbook train draft | heads | kangaroo`: options, checked before torch loads."""
+"""`specbook train draft | heads | kangaroo | skip`, checked before torch loads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from . import checks
+from . import checks, cli_skip
 from . import cli_options as option
 from .cli_common import given, guarded, say
 
 train_app = typer.Typer(help="Train a draft for a target.", no_args_is_help=True)
+cli_skip.register(train_app)
 
 LAUNCH = (
     "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 "
@@ -241,6 +242,13 @@ def train_kangaroo(
     attention_heads: Annotated[
         int | None, typer.Option(help="Of the adapter's attention.")
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="least_squares is the best linear guess of the target's last state, "
+            "norm reads shallow rows as if they were the last. Default: norm."
+        ),
+    ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(help="Of both laws in the loss, which its square multiplies."),
@@ -276,6 +284,7 @@ def train_kangaroo(
     checks.integer(source_rows, "source-rows", least=0)
     chosen = given(
         attention_heads=attention_heads,
+        start=start,
         temperature=temperature,
         vocabulary=vocabulary,
         steps=steps,
@@ -326,6 +335,6 @@ _HEADS = (
     "rows_per_step learning_rate others dtype states stored seed"
 ).split()
 _KANGAROO = (
-    "steps boundary attention_heads temperature vocabulary rows_per_step learning_rate "
-    "warm_up others dtype states stored seed"
+    "steps boundary attention_heads start temperature vocabulary rows_per_step "
+    "learning_rate warm_up others dtype states stored seed"
 ).split()

@@ -12,7 +12,7 @@ For draft heads: `packed` (states of a packed stream), `states` (stored once), `
 (the boundary rule) and `naive_rows` (rows that break it), `losses`, `least_squares`
 (what heads may begin with), `cut` (a vocabulary for them), `heads` (the loop),
 `heads_agreement` and `heads_run`. For Kangaroo's adapter: `kangaroo` (the loop),
-`kangaroo_agreement` and `kangaroo_run`. For both: `together` (steps of one process or
-several) and `making` (from a target to an artifact). For the book: `recorded` (answers
-as lessons), `exposure`, `recipes` and `integration`.
+`kangaroo_start`, `kangaroo_agreement` and `kangaroo_run`. For both: `together` (steps
+of one process or several) and `making` (from a target to an artifact). For the book:
+`recorded` (answers as lessons), `exposure`, `recipes` and `integration`.
 """

@@ -60,7 +60,10 @@ def shipped(root: Path | None = None) -> list[Shipped]:
 def _source(manifest: Mapping[str, Any], path: Path) -> str:
     settings = manifest.get("settings")
     kind = settings.get("kind") if isinstance(settings, Mapping) else None
-    for name in (kind, str(manifest["kind"]).replace(" ", "_"), manifest["name"]):
+    stored = str(manifest["kind"])
+    # A draft model, draft heads of a kind, a kangaroo adapter, or told by the name.
+    first = stored.split(" ")[0]
+    for name in (kind, stored.replace(" ", "_"), first, manifest["name"]):
         if name in drafts.names():
             return str(name)
     raise ArtifactError(f"{path}: no registered source loads a {manifest['kind']!r}")

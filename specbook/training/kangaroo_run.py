@@ -18,7 +18,7 @@ from .. import checks
 from ..errors import ArtifactError
 from ..models import kangaroo_storage as storage
 from ..models.kangaroo import Adapter
-from . import artifact, kangaroo, making, states, teacher
+from . import artifact, kangaroo, kangaroo_start, making, states, teacher
 from .decoding import TaughtSequence
 from .kangaroo_agreement import kangaroo_agreement
 from .settings import KangarooSettings, Recipe
@@ -79,6 +79,8 @@ def train_kangaroo(
     # Those that do not grow with the rows come first, and so stay where they are.
     trunk = trunk_of(settings.dtype, [*held_out, *sequences], world)
     model = kangaroo.untrained(trunk, settings)
+    if settings.start == "least_squares" and not (resume and order.checkpoint.exists()):
+        kangaroo_start.start(model, trunk, sequences, say)
     parameters = sum(p.numel() for p in model.parameters())
     say(f"training {parameters:,} parameters on {data.counts['rows']:,} teacher rows")
     curve = kangaroo.train(

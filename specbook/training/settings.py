@@ -21,6 +21,7 @@ DTYPES = ("float32", "bfloat16")
 LOSSES = ("teacher", "label")
 STATES = ("computed", "stored")
 HEAD_STARTS = ("identity", "least_squares")
+ADAPTER_STARTS = ("norm", "least_squares")
 WITH_A_LINEAR_WAY = MIXING
 """Kinds of heads that may start from least squares, and do so unless told otherwise."""
 STARTS = ("random", "embeddings", "copying")
@@ -258,7 +259,9 @@ class KangarooSettings:
     """How an adapter of Kangaroo is built and trained (section 0x05B).
 
     `boundary`: l, how many of the target's layers draft; `attention_heads` of the
-    adapter's one attention. `temperature`: that of both laws in the loss, which is
+    adapter's one attention. `start`: "norm" reads the shallow rows as if they were the
+    last, "least_squares" by the best linear guess of these (see `kangaroo_start`).
+    `temperature`: that of both laws in the loss, which is
     multiplied with its square; the official recipe has 1. `vocabulary`: so many ids
     that are drafted (`cut.likely_ids`), None for all. `steps`, rates, `clip` and
     `others` as in `Settings`, on packed streams of at most `rows_per_step` tokens.
@@ -269,6 +272,7 @@ class KangarooSettings:
 
     boundary: int
     attention_heads: int = 9
+    start: str = "norm"
     temperature: float = 1.0
     vocabulary: int | None = None
     steps: int = 1000
@@ -296,6 +300,7 @@ class KangarooSettings:
         for name in ("temperature", "clip"):
             if getattr(self, name) == 0:
                 raise SpecbookError(f"{name} must be above 0, got 0")
+        checks.one_of(self.start, "start", ADAPTER_STARTS)
         checks.one_of(self.dtype, "dtype", DTYPES)
         checks.one_of(self.states, "states", STATES)
         checks.one_of(self.stored, "stored", ("float16", "bfloat16"))

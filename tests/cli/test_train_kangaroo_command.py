@@ -24,10 +24,10 @@ def seen(monkeypatch):
 def test_options_are_passed_on(runner, seen, tmp_path):
     out = str(tmp_path / "x")
     given = {
-        "boundary": 3, "attention_heads": 4, "temperature": 2.0, "vocabulary": 9,
-        "steps": 7, "rows_per_step": 50, "learning_rate": 0.01, "warm_up": 6,
-        "others": 5, "dtype": "float32", "states": "stored", "stored": "float16",
-        "seed": 5,
+        "boundary": 3, "attention_heads": 4, "start": "least_squares",
+        "temperature": 2.0, "vocabulary": 9, "steps": 7, "rows_per_step": 50,
+        "learning_rate": 0.01, "warm_up": 6, "others": 5, "dtype": "float32",
+        "states": "stored", "stored": "float16", "seed": 5,
     }  # fmt: skip
     told = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
     more = ["--out", out, "--rows", "70", "--source-rows", "7", "--resume"]
@@ -70,6 +70,7 @@ def test_another_process_prints_nothing(runner, monkeypatch):
         (["--source-rows", "-1"], "source-rows"),
         (["--steps", "0"], "steps"),
         (["--attention-heads", "0"], "attention_heads"),
+        (["--start", "zero"], "start"),
         (["--temperature", "0"], "temperature"),
         (["--vocabulary", "0"], "vocabulary"),
         (["--rows-per-step", "0"], "rows_per_step"),

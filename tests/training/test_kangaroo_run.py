@@ -20,7 +20,13 @@ from .test_heads_run import RECIPE, cached  # noqa: F401
 from .test_teacher import short_validation  # noqa: F401
 
 SETTINGS = KangarooSettings(
-    1, attention_heads=4, steps=4, rows_per_step=900, checkpoint_every=2, others=64
+    1,
+    attention_heads=4,
+    start="least_squares",
+    steps=4,
+    rows_per_step=900,
+    checkpoint_every=2,
+    others=64,
 )
 
 

@@ -17,7 +17,7 @@ from specbook.models.target import UnsupportedTargetError
 from specbook.models.tiny import tiny_model
 from specbook.training import kangaroo as loop
 from specbook.training import kangaroo_agreement as agreement
-from specbook.training import packed, states, together
+from specbook.training import kangaroo_start, packed, states, together
 from specbook.training.decoding import TaughtSequence
 from specbook.training.heads import Teacher
 from specbook.training.settings import KangarooSettings
@@ -299,6 +299,54 @@ def test_an_untrained_adapter_is_the_targets_last_norm_and_moves_no_generator():
     assert not equal(weights(one), weights(seeded))
 
 
+def least_squares_of(adapter, trunk, sequences):
+    """The matrix by a solver for tall systems, with the ridge as further rows."""
+    read, wanted = [], []
+    for s in sequences:
+        with torch.no_grad():
+            seen = trunk.teacher.model(
+                torch.from_numpy(s.tokens)[None], output_hidden_states=True
+            )
+            shallow = seen.hidden_states[trunk.boundary][0]
+            query, key, value = adapter.project(shallow, 0)
+            scores = query @ key.mT / query.shape[-1] ** 0.5
+            scores += torch.full_like(scores, -torch.inf).triu(1)
+            mixed = torch.softmax(scores, -1) @ value
+        read.append(mixed.transpose(0, 1).reshape(shallow.shape))
+        last = seen.hidden_states[-1][0] / adapter.norm2
+        wanted.append(kangaroo_start.SIZE * last - shallow)
+    x, y = torch.cat(read).double(), torch.cat(wanted).double()
+    ridge = (kangaroo_start.RIDGE * len(x)) ** 0.5 * torch.eye(32).double()
+    x, y = torch.cat([x, ridge]), torch.cat([y, torch.zeros(32, 32)])
+    return torch.linalg.lstsq(x, y).solution.T.float()
+
+
+def test_a_linear_start_is_the_least_squares_of_each_row_itself(sequences, monkeypatch):
+    """The planted fault, heads that look anywhere, says less on texts held out."""
+    trunk = trunk_of()
+    held_out = taught(trunk.teacher.model, 6, new_tokens=12, seed=5)
+    adapter = loop.untrained(trunk, SETTINGS)
+    kangaroo_start.start(adapter, trunk, sequences)
+    wanted = least_squares_of(adapter, trunk, sequences)
+    torch.testing.assert_close(adapter.output.weight, wanted, rtol=1e-2, atol=1e-2)
+    monkeypatch.setattr(kangaroo_start, "SHARPNESS", 0.0)
+    blind = loop.untrained(trunk, SETTINGS)
+    kangaroo_start.start(blind, trunk, sequences)
+    with torch.no_grad():
+        losses = [
+            float(loop.batch_loss(one, trunk, held_out, SETTINGS))
+            for one in (adapter, blind)
+        ]
+    assert losses[0] < 0.9 * losses[1]
+    monkeypatch.setattr(kangaroo_start, "TOKENS", 1)
+    one, other = (loop.untrained(trunk, SETTINGS) for _ in range(2))
+    kangaroo_start.start(one, trunk, sequences)
+    kangaroo_start.start(other, trunk, sequences[:1])
+    assert equal(weights(one), weights(other))
+    with pytest.raises(SpecbookError, match="no text to start from"):
+        kangaroo_start.start(adapter, trunk, [])
+
+
 @pytest.mark.parametrize("changes", [{}, {"dtype": "bfloat16", "others": 20}])
 def test_an_interrupted_run_ends_with_the_same_bits(sequences, tmp_path, changes):
     settings, trunk = settings_of(temperature=1.5, **changes), trunk_of()
@@ -529,6 +577,7 @@ def test_two_processes_learn_what_one_learns(tmp_path):
         {"boundary": 0},
         {"boundary": True},
         {"attention_heads": 0},
+        {"start": "zero"},
         {"temperature": 0},
         {"temperature": float("inf")},
         {"vocabulary": 0},
@@ -544,7 +593,7 @@ def test_two_processes_learn_what_one_learns(tmp_path):
         {"others": 0},
         {"checkpoint_every": 0},
     ],
-    ids=[f"case{i}" for i in range(17)],
+    ids=[f"case{i}" for i in range(18)],
 )
 def test_bad_settings_are_refused(changes):
     with pytest.raises(SpecbookError, match=next(iter(changes))):
