@@ -84,7 +84,23 @@ class StateKey:
         for name in ("checkpoint", "ancestry_hash", "dtype"):
             checks.text(getattr(self, name), name, error=StateError)
         for name in ("layer_boundary", "token_id", "position", "cache_generation"):
-            checks.integer(getattr(self, name), name, least=0, error=StateError)
+            value = getattr(self, name)
+            # The exact type first: each row has several keys in a round, and the check
+            # for any integer type costs more than all else about one.
+            if type(value) is not int or value < 0:
+                checks.integer(value, name, least=0, error=StateError)
+
+    def at(self, boundary: int) -> StateKey:
+        """The key of the same row at another layer boundary."""
+        return StateKey(
+            self.checkpoint,
+            boundary,
+            self.token_id,
+            self.position,
+            self.ancestry_hash,
+            self.dtype,
+            self.cache_generation,
+        )
 
 
 FIELDS = tuple(field.name for field in dataclasses.fields(StateKey))
@@ -144,7 +160,9 @@ class Tag:
     def __post_init__(self) -> None:
         if not isinstance(self.key, StateKey):
             raise StateError(f"key must be a StateKey, got {self.key!r}")
-        layers = checks.integer(self.layers, "layers", least=1, error=StateError)
+        layers = self.layers
+        if type(layers) is not int or layers < 1:
+            checks.integer(layers, "layers", least=1, error=StateError)
         if self.key.layer_boundary > layers:
             raise StateError(
                 f"a row at layer boundary {self.key.layer_boundary} of a model with "
@@ -184,13 +202,12 @@ class Tag:
         """The tag of the row after more steps, up to `boundary`, having attended to the
         rows of `attended`."""
         path, full = (*self.path, *steps), full_path(boundary)
-        return dataclasses.replace(
-            self,
-            key=dataclasses.replace(self.key, layer_boundary=boundary),
-            owner=owner,
-            path=full if path == full else path,  # one tuple for all such rows
-            taint=self.taint or taint_of(attended),
-            published=False,
+        return Tag(
+            self.key.at(boundary),
+            self.layers,
+            owner,
+            full if path == full else path,  # one tuple for all such rows
+            self.taint or taint_of(attended),
         )
 
 

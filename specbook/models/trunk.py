@@ -35,16 +35,17 @@ from .protocol import (
     check_tree,
 )
 from .state import (
-    EMBEDDING,
     StateKey,
     Tag,
     TaggedRows,
     ancestry,
     check_reuse,
     descend,
+    full_path,
     layer_steps,
     may_reuse,
     publish,
+    taint_of,
 )
 from .target import ModelSession, ModelTarget, visibility
 
@@ -203,12 +204,13 @@ class TrunkTarget(ModelTarget):
         tags = []
         for row in rows:
             parent = block.parents[row]
-            start = Tag(block.at(row, 0), self.layer_count, TARGET, (EMBEDDING,))
-            tag = start.through(
-                layer_steps(0, self.boundary),
-                self.boundary,
+            attended = [] if parent is None else [known[parent]]
+            tag = Tag(
+                block.at(row, self.boundary),
+                self.layer_count,
                 TRUNK,
-                attended=[] if parent is None else [known[parent]],
+                full_path(self.boundary),
+                taint_of(attended),
             )
             known[block.base + row] = tag
             tags.append(tag)

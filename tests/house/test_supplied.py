@@ -14,10 +14,11 @@ from specbook.measure.report import Report
 from specbook.models.heads.base import Heads
 from specbook.models.heads.config import KINDS
 from specbook.models.target import ModelTarget
+from specbook.models.trunk import TrunkTarget
 
 MODULES = [
     *(f"models.heads.{kind}" for kind in KINDS),
-    *("models.lean", "models.shared_trunk", "models.target"),
+    *("models.lean", "models.lean_trunk", "models.shared_trunk", "models.target"),
     *("measure.acceptance", "measure.bench_trees", "measure.decode_report"),
     *("measure.draft_report", "measure.heads_report", "measure.retrieval_report"),
     *("measure.verifiers_report", "measure.verify_report"),
@@ -31,8 +32,8 @@ LEFT = {
     ),
     Report: ("tables", "figure"),
 }  # fmt: skip
-LEAST = {Heads: len(KINDS), PlannedSession: len(SESSIONS), ModelTarget: 3, Report: 7}
-BASES = (PromptReport,)
+LEAST = {Heads: len(KINDS), PlannedSession: len(SESSIONS), ModelTarget: 4, Report: 7}
+BASES = (PromptReport, TrunkTarget)
 """Bases themselves, which leave open what theirs do."""
 
 
