@@ -41,6 +41,7 @@ DRAFTS: Mapping[str, str] = {
     "clover": "specbook.drafts.neural.clover:Clover",
     "markov": "specbook.drafts.neural.markov:Markov",
     "draft_verify": "specbook.drafts.neural.draft_verify:DraftVerify",
+    "kangaroo": "specbook.drafts.neural.kangaroo:Kangaroo",
 }
 
 

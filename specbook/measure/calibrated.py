@@ -57,16 +57,16 @@ def calibrated(
             "source 'rest' needs a datastore, and no other source has a use for one; "
             "specbook index --out FILE makes one"
         )
-    if name != "staged" and not issubclass(kind, PlannedSource):
-        if children is not None:
-            raise SpecbookError(f"source {name!r} draws no children, it copies")
-        made = kind() if datastore is None else kind(datastore)
-        return Calibrated(made.contract, lambda: made)
     if not getattr(kind, "follows_plans", True):
         raise SpecbookError(
             f"source {name!r} drafts one chain and says itself how long: there are no "
             "slots to measure"
         )
+    if name != "staged" and not issubclass(kind, PlannedSource):
+        if children is not None:
+            raise SpecbookError(f"source {name!r} draws no children, it copies")
+        made = kind() if datastore is None else kind(datastore)
+        return Calibrated(made.contract, lambda: made)
     drawn = children or "without_replacement"
     options: dict[str, Any] = {"shape": shape, "children": drawn}
     # The same options without a model tell under which contract it will propose.

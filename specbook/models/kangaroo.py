@@ -14,9 +14,10 @@ reading two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -25,7 +26,7 @@ from .. import checks
 from ..errors import SpecbookError
 from ..policy import SamplingPolicy
 from ..tree import CandidateTree
-from .heads.parts import projected, unit
+from .heads.parts import LayerCache, projected, unit
 from .state import StateError, Tag, TaggedRows
 from .trunk import TrunkSession, TrunkTarget
 
@@ -38,6 +39,9 @@ the official recipe."""
 
 MOST = 6
 """Tokens of one draft, in the same."""
+
+_BLOCK = 512
+"""Rows that the adapter reads at once, so that scores over a long prompt stay small."""
 
 
 class Adapter(nn.Module):
@@ -102,44 +106,50 @@ class AdapterCache:
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
-        self._keys: torch.Tensor | None = None
-        self._values: torch.Tensor | None = None
+        self._held = LayerCache()
+        self._length = 0
 
     def __len__(self) -> int:
         """Rows held."""
-        return 0 if self._keys is None else self._keys.shape[1]
+        return self._length
 
     def extend(self, features: torch.Tensor) -> torch.Tensor:
         """Read features [n, width], n at least 1, behind the rows held; the adapter's
         rows of them."""
-        first = len(self)
+        found = [self._read(block) for block in features.split(_BLOCK)]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _read(self, features: torch.Tensor) -> torch.Tensor:
+        first, n = self._length, len(features)
         query, key, value = self._adapter.project(features, first)
-        if self._keys is not None and self._values is not None:
-            key = torch.cat([self._keys, key], dim=1)
-            value = torch.cat([self._values, value], dim=1)
-        self._keys, self._values = key, value
-        n = len(features)
-        visible = torch.ones(n, first + n, dtype=torch.bool, device=features.device)
-        seen = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=visible.tril(first)
-        )
+        keys, values = self._held.put(first, key, value)
+        self._length += n
+        visible = None
+        if n > 1:
+            visible = torch.ones(n, first + n, dtype=torch.bool, device=features.device)
+            visible = visible.tril(first)
+        seen = F.scaled_dot_product_attention(query, keys, values, attn_mask=visible)
         return self._adapter.finish(features, seen)
 
     def keep(self, rows: int) -> None:
         """Keep the first `rows` rows."""
-        checks.integer(rows, "rows", least=0, most=len(self))
-        if self._keys is not None and self._values is not None:
-            self._keys, self._values = self._keys[:, :rows], self._values[:, :rows]
+        self._length = checks.integer(rows, "rows", least=0, most=len(self))
 
 
 class KangarooDraft:
     """The drafting side of one request: `session` and an adapter beside it.
 
     In a round: `begin`, then `grow` with each token but the last, `stop` with the last.
-    After each commit of the session: `commit`. Each of the first two gives logits [V].
+    After each commit of the session: `commit`. Each of the first two gives logits [V],
+    or [n] if `read_out`, in the place of the target's own, gives those of n tokens.
     """
 
-    def __init__(self, session: TrunkSession, adapter: Adapter) -> None:
+    def __init__(
+        self,
+        session: TrunkSession,
+        adapter: Adapter,
+        read_out: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
         if not isinstance(session, TrunkSession):
             raise StateError(
                 "Kangaroo drafts with the target's own trunk: it needs a session of a "
@@ -151,7 +161,9 @@ class KangarooDraft:
                 f"the adapter reads rows of {adapter.width}, the target's have {width}"
             )
         self.session = session
-        self._adapter = adapter
+        self._read_out = session.target.read_out if read_out is None else read_out
+        norm = adapter.norm1
+        self._form = {"device": norm.device, "dtype": norm.dtype}
         self._cache = AdapterCache(adapter)
         self._tags: list[Tag] = []
         """Of the rows of the adapter's cache."""
@@ -234,11 +246,10 @@ class KangarooDraft:
                     f"the adapter's row {place} would be that of position "
                     f"{tag.key.position} at layer boundary {tag.key.layer_boundary}"
                 )
-        out = self._cache.extend(rows.tensor)
+        out = self._cache.extend(rows.tensor.to(**self._form))
         layers = target.layer_count
         self._tags += [tag.through((ADAPTER,), layers, ADAPTER) for tag in rows.tags]
-        logits: torch.Tensor = target.read_out(out[-1:])[0]
-        return logits
+        return self._read_out(out[-1:])[0]
 
     def _keep(self, rows: int) -> None:
         self._cache.keep(rows)
@@ -253,16 +264,24 @@ def _same_token(read: Tag, committed: Tag) -> bool:
     )
 
 
-def draft_greedily(
-    draft: KangarooDraft, most: int = MOST, threshold: float = THRESHOLD
-) -> tuple[list[int], list[float]]:
-    """Up to `most` tokens, each the adapter's most probable one, and their confidences
-    (the untempered probability of each).
+Choose = Callable[[np.ndarray, np.ndarray], int]
+"""A token from the adapter's logits [V] and its untempered law [V]."""
 
-    The second exit: behind a token whose confidence is less than `threshold` nothing is
-    drafted. The token itself is kept and verified, its shallow row with it; so the
-    first token is always drafted. At a confidence of exactly `threshold` the official
-    code goes on, the article's formula stops.
+
+def draft_chain(
+    draft: KangarooDraft,
+    choose: Choose,
+    most: int = MOST,
+    threshold: float = THRESHOLD,
+) -> tuple[list[int], list[float]]:
+    """Up to `most` tokens, each as `choose` says, and the adapter's confidence at each:
+    the untempered probability of the token that it holds most probable there.
+
+    The second exit: behind a place of a confidence below `threshold` nothing is
+    drafted. The token that was chosen there is kept and verified, its shallow row with
+    it; so the first token is always drafted, and a token that was drawn is never
+    dropped for what it is, which would bend q. At a confidence of exactly `threshold`
+    the official code goes on, the article's formula stops.
     """
     checks.integer(most, "most", least=0)
     threshold = checks.float64(threshold, "threshold", least=0, most=1)
@@ -272,15 +291,24 @@ def draft_greedily(
         return tokens, confidences
     logits: Any = draft.begin()
     while True:
-        law = SamplingPolicy().law_from_logits(
-            logits.float().cpu().numpy(), "the draft"
-        )
-        tokens.append(int(law.argmax()))
+        if logits.dtype not in (torch.float32, torch.float64):
+            logits = logits.float()
+        row = logits.cpu().numpy()
+        law = SamplingPolicy().law_from_logits(row, "the draft")
+        tokens.append(choose(row, law))
         confidences.append(float(law.max()))
         if len(tokens) == most or confidences[-1] < threshold:
             draft.stop(tokens[-1])
             return tokens, confidences
         logits = draft.grow(tokens[-1])
+
+
+def draft_greedily(
+    draft: KangarooDraft, most: int = MOST, threshold: float = THRESHOLD
+) -> tuple[list[int], list[float]]:
+    """As `draft_chain`, each token the adapter's most probable one. For an adapter that
+    is asked about all tokens."""
+    return draft_chain(draft, lambda row, _: int(row.argmax()), most, threshold)
 
 
 def chain(tokens: Sequence[int], prefix_len: int) -> CandidateTree:

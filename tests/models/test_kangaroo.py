@@ -19,7 +19,7 @@ from specbook.models.state import Ownership, StateError, publish
 from specbook.models.tiny import tiny_model
 
 from .drive import greedy
-from .test_shared_trunk import BOUNDARY, LAYERS, PROMPT, SUPPORTED, counted, target_of
+from .test_shared_trunk import BOUNDARY, FORMS, LAYERS, PROMPT, counted, target_of
 
 
 def adapter_for(target, seed=0):
@@ -107,7 +107,7 @@ def test_in_pieces_and_after_a_rollback_it_reads_as_at_once():
 # ----------------------------------------------------------------- rounds, and the lag
 
 
-@pytest.mark.parametrize("family", SUPPORTED)
+@pytest.mark.parametrize("family", FORMS)
 def test_laws_are_those_of_a_draft_without_caches(family):
     target = target_of(family)
     adapter = adapter_for(target)
@@ -253,7 +253,7 @@ def test_bad_limits_are_refused(most, threshold):
 # --------------------------------------------------------------------- whole decodings
 
 
-@pytest.mark.parametrize("family", SUPPORTED)
+@pytest.mark.parametrize("family", FORMS)
 def test_greedy_rounds_give_the_targets_own_text_and_count_their_layer_rows(family):
     target = target_of(family)
     session = target.start(PROMPT)

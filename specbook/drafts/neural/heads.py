@@ -18,10 +18,8 @@ every other token, and a law over the whole vocabulary all the same.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +35,7 @@ from ...models.protocol import HiddenTarget, gives_hidden
 from ...policy import SamplingPolicy
 from ...proposal import ProbabilitySemantics, SamplingRelation, Topology
 from ...tree import CandidateTree
+from .bound import Bound, described
 from .planned import PlannedSession, PlannedSource, check_policy
 
 SHIPPED = "heads"
@@ -60,31 +59,6 @@ def contract(name: str, *, cache: str) -> SourceContract:
             "heads trained anew",
         ),
     )
-
-
-@dataclass(frozen=True)
-class _Bound:
-    """A target, how its LM head is asked, and for which ids if not for all."""
-
-    target: Any
-    read_out: Callable[[torch.Tensor], torch.Tensor]
-    ids: np.ndarray | None = None
-
-    def logits(self, features: torch.Tensor) -> np.ndarray:
-        """What the LM head says of rows [n, d]: [n, V], or [n, len(ids)]."""
-        found = self.read_out(features)
-        if found.dtype not in (torch.float32, torch.float64):
-            found = found.float()
-        return found.cpu().numpy()
-
-    def law(self, row: np.ndarray, policy: SamplingPolicy, where: str) -> np.ndarray:
-        """The processed law [V] of one row of logits."""
-        law = policy.law_from_logits(row, where)
-        if self.ids is None:
-            return law
-        whole = np.zeros(self.target.vocab_size)
-        whole[self.ids] = law
-        return whole
 
 
 class HeadsSource(PlannedSource):
@@ -138,7 +112,7 @@ class HeadsSource(PlannedSource):
         self.vocabulary: tuple[int, ...] | None = None
         if vocabulary is not None:
             self.vocabulary = tuple(storage.checked_vocabulary(vocabulary))
-        self._bound: _Bound | None = None
+        self._bound: Bound | None = None
 
     def identity(self) -> str:
         """The options and the heads, for the round manifest."""
@@ -149,12 +123,8 @@ class HeadsSource(PlannedSource):
         return f"{self.kind} {self.drawing()} {self._weights()}"
 
     def _weights(self) -> str:
-        cut = "all"
-        if self.vocabulary is not None:
-            digest = hashlib.sha256(repr(self.vocabulary).encode()).hexdigest()
-            cut = f"{len(self.vocabulary)} sha256:{digest}"
         sha256 = self._stored.sha256 if self._stored else storage.digest(self.heads)
-        return f"vocabulary={cut} heads=sha256:{sha256}"
+        return f"{described(self.vocabulary)} heads=sha256:{sha256}"
 
     def check_target(self, target: Any) -> None:
         """Serve `target` from now on. Raises `ContractError` for one that gives no
@@ -173,14 +143,10 @@ class HeadsSource(PlannedSource):
             )
         if self._stored is not None:
             storage.check_target(self._stored.manifest, target.identity())
-        if self.vocabulary is None:
-            self._bound = _Bound(target, target.read_out)
-            return
-        ids = storage.checked_vocabulary(self.vocabulary, target.vocab_size)
-        self._bound = _Bound(target, target.cut_head(torch.tensor(ids)), np.array(ids))
+        self._bound = Bound.of(target, self.vocabulary)
 
     @property
-    def bound(self) -> _Bound:
+    def bound(self) -> Bound:
         """How the target that `check_target` was last given is asked. Raises
         `SpecbookError` before that."""
         if self._bound is None:
@@ -239,7 +205,7 @@ class HeadsSession(PlannedSession):
     def __init__(
         self,
         source: HeadsSource,
-        bound: _Bound,
+        bound: Bound,
         prefix: Sequence[int],
         request: str,
         policy: SamplingPolicy,

@@ -78,11 +78,35 @@ class Network(nn.Module):
         return x
 
 
-class _Seen(NamedTuple):
-    """Keys and values [heads, capacity, head_dim] of one layer."""
+class KeysValues(NamedTuple):
+    """Keys and values [heads, n, head_dim] of one layer."""
 
     keys: torch.Tensor
     values: torch.Tensor
+
+
+class LayerCache:
+    """Keys and values of one layer, of one request, with room for more."""
+
+    def __init__(self) -> None:
+        self._held: KeysValues | None = None
+
+    def put(self, first: int, key: torch.Tensor, value: torch.Tensor) -> KeysValues:
+        """Put new rows [heads, n, head_dim] behind the `first` old; all of both."""
+        heads, n, width = key.shape
+        held = self._held
+        if held is None or held.keys.shape[1] < first + n:
+            # Twice as much each time: a row is copied once on average.
+            grown = KeysValues(
+                *(key.new_empty(heads, 2 * (first + n), width) for _ in "kv")
+            )
+            if held is not None:
+                for old, new in zip(held, grown, strict=True):
+                    new[:, :first] = old[:, :first]
+            held = self._held = grown
+        held.keys[:, first : first + n] = key
+        held.values[:, first : first + n] = value
+        return KeysValues(held.keys[:, : first + n], held.values[:, : first + n])
 
 
 class DecoderLayer(nn.Module):
@@ -165,7 +189,7 @@ class PrefixCache:
 
     def __init__(self, layers: PrefixLayers) -> None:
         self._layers = layers
-        self._seen: list[_Seen] = []
+        self._seen = [LayerCache() for _ in layers.layers]
         self._length = 0
 
     def __len__(self) -> int:
@@ -179,34 +203,15 @@ class PrefixCache:
         visible = torch.ones(
             n, self._length, dtype=torch.bool, device=hidden.device
         ).tril(first)
-        for index, layer in enumerate(self._layers.layers):
+        for layer, held in zip(self._layers.layers, self._seen, strict=True):
             assert isinstance(layer, DecoderLayer)
             query, key, value = layer.project(hidden, first)
-            keys, values = self._store(index, first, key, value)
+            keys, values = held.put(first, key, value)
             seen = F.scaled_dot_product_attention(
                 query, keys, values, attn_mask=visible
             )
             hidden = layer.finish(hidden, seen)
         return hidden
-
-    def _store(
-        self, index: int, first: int, key: torch.Tensor, value: torch.Tensor
-    ) -> _Seen:
-        """Keys and values of one layer, with the new rows behind the `first` old."""
-        heads, n, width = key.shape
-        if index == len(self._seen):
-            self._seen.append(_Seen(key.new_empty(0), key.new_empty(0)))
-        held = self._seen[index]
-        if held.keys.dim() != 3 or held.keys.shape[1] < first + n:
-            # Twice as much each time: a row is copied once on average.
-            grown = _Seen(*(key.new_empty(heads, 2 * (first + n), width) for _ in "kv"))
-            for old, new in zip(held, grown, strict=True):
-                if first:
-                    new[:, :first] = old[:, :first]
-            held = self._seen[index] = grown
-        held.keys[:, first : first + n] = key
-        held.values[:, first : first + n] = value
-        return _Seen(held.keys[:, : first + n], held.values[:, : first + n])
 
 
 def projected(
