@@ -48,6 +48,7 @@ FLOORS = {
     "specbook.cli_measure": 5,
     "specbook.cli_options": 5,
     "specbook.cli_train": 5,
+    "specbook.cli_skip": 5,
     "specbook.cli_trees": 5,
     "specbook.claims": 5,
     "specbook.exercises": 5,
