@@ -23,6 +23,7 @@ from . import (
     checks,
     cli_heads,
     cli_measure,
+    cli_self,
     cli_train,
     cli_trees,
     drafts,
@@ -53,6 +54,7 @@ app = typer.Typer(
 )
 cli_trees.register(cli_measure.bench_app, cli_measure.measure_app)
 cli_heads.register(cli_measure.bench_app)
+cli_self.register(cli_measure.bench_app)
 app.add_typer(cli_measure.bench_app, name="bench")
 app.add_typer(cli_measure.measure_app, name="measure")
 app.command()(guarded(cli_measure.index))
