@@ -270,8 +270,10 @@ def _study(journal: Path | None, key: str) -> Any:
 
     if journal is None:
         return optuna.create_study()
+    from optuna.storages.journal import JournalFileBackend
+
     try:
-        backend = optuna.storages.journal.JournalFileBackend(str(journal))
+        backend = JournalFileBackend(str(journal))
         storage = optuna.storages.JournalStorage(backend)
         study = optuna.create_study(
             storage=storage, study_name=_STUDY, load_if_exists=True
@@ -445,13 +447,18 @@ def train_skip(
         made.mkdir()
         entries = [trial.as_dict() for trial in history]
         skip_storage.write(made, best.vector, choice, entries)
-        manifest = artifact.publish(made, final, facts, skip_storage.read)
+        manifest = artifact.publish(made, final, facts, _check_reads)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     journal.unlink(missing_ok=True)
     _costs_file(journal).unlink(missing_ok=True)
     setup.tell(f"written: {final}")
     return manifest
+
+
+def _check_reads(folder: Path) -> None:
+    """Raise `ArtifactError` unless the folder reads back."""
+    skip_storage.read(folder)
 
 
 def _costs_file(journal: Path) -> Path:

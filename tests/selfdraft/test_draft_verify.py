@@ -378,11 +378,20 @@ def broken(change: Callable[[Path], None]) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda f: (f / "skip.json").write_text("{}"), "was changed"),
+        (lambda f: (f / "skip.json").write_text("{}", "utf-8"), "was changed"),
         (lambda f: (f / "history.json").unlink(), "history.json"),
-        (broken(lambda f: (f / "skip.json").write_text("{}")), "holds no vector"),
-        (broken(lambda f: (f / "history.json").write_text("[]")), "no trial of"),
-        (broken(lambda f: (f / "history.json").write_text("[1]")), "is no history"),
+        (
+            broken(lambda f: (f / "skip.json").write_text("{}", "utf-8")),
+            "holds no vector",
+        ),
+        (
+            broken(lambda f: (f / "history.json").write_text("[]", "utf-8")),
+            "no trial of",
+        ),
+        (
+            broken(lambda f: (f / "history.json").write_text("[1]", "utf-8")),
+            "is no history",
+        ),
     ],
 )
 def test_a_damaged_artifact_is_refused(spoil: Any, told: str, tmp_path: Path) -> None:
