@@ -45,6 +45,7 @@ FLOORS = {
     "specbook.cli": 5,
     "specbook.cli_common": 5,
     "specbook.cli_heads": 5,
+    "specbook.cli_self": 5,
     "specbook.cli_measure": 5,
     "specbook.cli_options": 5,
     "specbook.cli_train": 5,
