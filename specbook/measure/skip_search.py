@@ -130,7 +130,7 @@ def search(
             trial = SkipTrial(number, vector, value, origin, dict(notes))
             _add(study, trial)
             found.append(trial)
-            best = min(found, key=_rank)
+            best = best_of(found)
             say(
                 f"trial {number + 1} of {trials}: {value:.6g} for {vector}, best "
                 f"{best.value:.6g} for {best.vector}"
@@ -139,11 +139,17 @@ def search(
 
 
 def best_of(trials: Sequence[SkipTrial]) -> SkipTrial:
-    """The trial of the lowest value; of equal ones that which skips most, then the
-    first. Raises `SpecbookError` when there is none."""
+    """The trial of the lowest value among those that skip something; of equal ones that
+    which skips most, then the first. Raises `SpecbookError` when there is no trial.
+
+    A vector that skips nothing drafts at the target's own price. k tokens and their
+    verification then cost more than k + 1 steps give, so it never pays, and where it is
+    the quickest of all that were tried, none of them pays. It is chosen where nothing
+    else was tried.
+    """
     if not trials:
         raise SpecbookError("no trial, no best one")
-    return min(trials, key=_rank)
+    return min([t for t in trials if t.vector.skipped] or trials, key=_rank)
 
 
 def _rank(trial: SkipTrial) -> tuple[float, int, int]:

@@ -20,6 +20,7 @@ from specbook.measure import skip_search as module
 from specbook.measure.skip_objective import SkipCosts, evaluate, predicted
 from specbook.measure.skip_search import (
     SAMPLERS,
+    SkipTrial,
     best_of,
     search,
     start_points,
@@ -95,6 +96,17 @@ def test_it_finds_the_best_before_it_has_seen_all(seed: int) -> None:
     found = search(toy, 2, trials=13, seed=seed)
     assert len({trial.vector for trial in found}) == 13
     assert best_of(found).value == min(toy(vector)[0] for vector in EVERY)
+
+
+def test_skipping_nothing_is_no_choice_even_where_it_is_the_quickest() -> None:
+    """It drafts at the target's price: what it shows is that no other vector pays."""
+    values = {"--": 1.0, "-m": 1.2, "-a": 1.1, "xx": 3.0}
+    trials = [
+        SkipTrial(n, SkipVector.from_text(text), value, "start", {})
+        for n, (text, value) in enumerate(values.items())
+    ]
+    assert str(best_of(trials).vector) == "-a"
+    assert str(best_of(trials[:1]).vector) == "--"
 
 
 def test_every_sampler_proposes() -> None:
