@@ -45,7 +45,8 @@ def tiny_target(family: str, layers: int) -> TransformersTarget:
     """A tiny target of random numbers; `family`: one of `FAMILIES`."""
     checks.one_of(family, "family", FAMILIES)
     name = "n_layer" if family == "gpt2" else "num_hidden_layers"
-    return TransformersTarget(tiny.tiny_model(family, 1, **{name: layers}))
+    changes: dict[str, Any] = {name: layers}
+    return TransformersTarget(tiny.tiny_model(family, 1, **changes))
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ def chain_gaps(
         drafted = session.draft(_chain(tokens[:count], len(text)))
         features.append(drafted.tensor)
     said = session.verify(_chain(tokens, len(text)))
-    model: Any = form.transformers_model()
+    whole: Any = form
+    model = whole.transformers_model()
     ids = torch.tensor([[*text, *tokens]])
     with torch.inference_mode():
         full = model(ids, output_hidden_states=True)
