@@ -370,6 +370,7 @@ class PublishesSkippedRows(DraftVerify):
 
 
 class _PublishingSession(DraftVerifySession):
+    @torch.inference_mode()
     def commit(self, tokens: Any) -> None:
         super().commit(tokens)
         path = self.path

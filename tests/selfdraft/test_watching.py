@@ -143,6 +143,19 @@ def test_published_rows_of_a_skipped_path_move_the_law():
     assert off[0] < 1e-12 and off[1] > 1e-3
 
 
+def test_published_rows_bend_the_text_of_the_lean_forward():
+    target = fading_target((0.6, 0.4, 0.4))
+    plain, honest, faulty = (
+        generate(target, TEXT, source, "greedy", max_new_tokens=32).tokens
+        for source in (
+            None,
+            DraftVerify("mm-", most=4, policy=FULL_DRAFTS),
+            watching.PublishesSkippedRows("mm-", most=4, policy=FULL_DRAFTS),
+        )
+    )
+    assert plain == honest != faulty
+
+
 def test_the_last_feed_forward_network_has_no_keys_to_spoil():
     """The fault is in keys and values: a vector that changes none does no harm."""
     target = tiny_double()
