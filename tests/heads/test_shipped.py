@@ -21,7 +21,7 @@ from specbook.training import heads_run
 from specbook.training.settings import CYCLE, HeadsSettings, Recipe
 
 ROOT = paths.data_path("heads")
-SHIPPED = "medusa", "hydra", "hydra_plus"
+SHIPPED = "medusa", "hydra", "hydra_plus", "clover"
 target_dir = import_module("specbook.models.fetch").target_dir
 
 
