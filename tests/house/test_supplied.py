@@ -10,6 +10,7 @@ import pytest
 from specbook.drafts.neural import draft_model, heads
 from specbook.drafts.neural.planned import PlannedSession
 from specbook.measure.decode_report import PromptReport
+from specbook.measure.plain_report import PlainReport
 from specbook.measure.report import Report
 from specbook.models.heads.base import Heads
 from specbook.models.heads.config import KINDS
@@ -33,7 +34,7 @@ LEFT = {
     Report: ("tables", "figure"),
 }  # fmt: skip
 LEAST = {Heads: len(KINDS), PlannedSession: len(SESSIONS), ModelTarget: 4, Report: 7}
-BASES = (PromptReport, TrunkTarget)
+BASES = (PromptReport, PlainReport, TrunkTarget)
 """Bases themselves, which leave open what theirs do."""
 
 

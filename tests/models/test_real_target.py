@@ -81,5 +81,10 @@ def test_identity_names_content(target):
 
 
 def test_packed_matrices_are_in_use_where_torch_has_them(target):
-    packed = {layer[1].packed for layer in target._weights.layers}
+    packed = {
+        matrix.packed
+        for layer in target._weights.layers
+        for _, *matrices in layer
+        for matrix in matrices
+    }
     assert packed == {_packed_kernel() is not None}

@@ -9,6 +9,7 @@ import pytest
 
 from specbook import drafts, paths
 from specbook.errors import ArtifactError, SpecbookError
+from specbook.models import skip_storage
 from specbook.models.heads import build, config_of, storage
 from specbook.training import artifact, integration, recipes
 
@@ -88,12 +89,13 @@ def test_what_the_book_ships_is_found():
     found = integration.shipped()
     folders = sorted(
         path.parent
-        for top in ("draft", "heads")
+        for top in ("adapters", "draft", "heads")
         if (paths.data_path() / top).exists()
         for path in (paths.data_path() / top).glob("*/manifest.json")
     )
     assert sorted(one.folder for one in found) == folders
-    assert {one.source for one in found} >= {"draft_model"}
+    assert {one.source for one in found} >= {"draft_model", "kangaroo"}
+    assert integration.SEARCHED == skip_storage.KIND
 
 
 # ---- recipes ---------------------------------------------------------------------
