@@ -66,6 +66,15 @@ class TwoRows:
         return float(np.abs(self.skipped - self.full).max())
 
 
+def shapes(target: Any) -> Any:
+    """The transformers model of `target`'s config with shapes alone: no numbers, no
+    memory."""
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(target.config)
+
+
 def two_rows(target: Any, text: Sequence[int], vector: SkipVector | str) -> TwoRows:
     """The last token of `text`, of two tokens at least, on the skipped path and in the
     target. The tokens before it are committed. Raises as `SkippedPath`."""
@@ -294,11 +303,7 @@ def named_tokens(
     recorded answers: "bare", by its last norm and LM head on the shallow rows, and
     "adapted", by the adapter between. Only tokens that the adapter was taught are
     named."""
-    ids = torch.arange(form.vocab_size)
-    read: Any = form.read_out
-    if stored.vocabulary is not None:
-        ids = torch.tensor(stored.vocabulary)
-        read = form.cut_head(ids)
+    ids = torch.tensor(stored.vocabulary or range(form.vocab_size))
     right: Counter[str] = Counter()
     total = 0
     for answer in answers:
@@ -311,7 +316,9 @@ def named_tokens(
             "adapted": stored.adapter(rows)[at],
         }
         for way, features in ways.items():
-            right[way] += int((ids[read(features).argmax(-1)] == said).sum())
+            right[way] += int(
+                (ids[form.read_out(features)[:, ids].argmax(-1)] == said).sum()
+            )
         total += len(said)
     return {way: right[way] / total for way in ("bare", "adapted")}
 
