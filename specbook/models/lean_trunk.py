@@ -19,7 +19,7 @@ from .lean import PREFILL, LeanTarget, _State, _Weights
 from .trunk import TrunkTarget, checked_boundary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .target import Seen
 
@@ -36,6 +36,7 @@ class LeanTrunkTarget(TrunkTarget, LeanTarget):
     ) -> None:
         checks.boolean(self_test, "self_test")
         vars(self).update(vars(target))
+        self._whole = target
         weights = self._weights
         self.layer_count = count = len(weights.layers)
         self.boundary = checked_boundary(boundary, count)
@@ -53,6 +54,11 @@ class LeanTrunkTarget(TrunkTarget, LeanTarget):
 
     def _embed(self, ids: list[int], positions: np.ndarray) -> torch.Tensor:
         return self._weights.embedding[torch.tensor(ids)]
+
+    def cut_head(self, ids: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+        """As `HiddenTarget.cut_head`: the whole target keeps the one copy, so that its
+        forms need not pack it again."""
+        return self._whole.cut_head(ids)
 
     def _run(
         self,
