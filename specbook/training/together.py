@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from accelerate import PartialState
@@ -29,8 +29,6 @@ Progress = Callable[[str], None]
 Loss = Callable[[Sequence[TaughtSequence], list[int], torch.Generator], torch.Tensor]
 """The loss of some sequences of a batch: `(sequences, total, generator)`, where `total`
 are the rows of the whole batch that it is a mean over."""
-
-Model = TypeVar("Model", bound=nn.Module)
 
 
 class RunSettings(stepping.Steps, Protocol):
@@ -61,7 +59,7 @@ def processes() -> PartialState:
 
 
 def train(
-    model: Model,
+    model: nn.Module,
     sequences: Sequence[TaughtSequence],
     settings: RunSettings,
     loss: Loss,
@@ -74,7 +72,7 @@ def train(
     checkpoint: Path | None = None,
     resume: bool = False,
     stop_after: int | None = None,
-    validate: Callable[[Model], dict[str, float]] | None = None,
+    validate: Callable[[Any], dict[str, float]] | None = None,
     progress: Progress | None = None,
 ) -> resuming.Curve:
     """Train `model` in place for `settings.steps` steps; returns the loss curve.
