@@ -32,8 +32,15 @@ LEFT = {
         "_new_state", "_forward", "_grow", "embed_tokens", "read_out", "cut_head"
     ),
     Report: ("tables", "figure"),
+    TrunkTarget: ("_embed",),
 }  # fmt: skip
-LEAST = {Heads: len(KINDS), PlannedSession: len(SESSIONS), ModelTarget: 4, Report: 7}
+LEAST = {
+    Heads: len(KINDS),
+    PlannedSession: len(SESSIONS),
+    ModelTarget: 4,
+    Report: 7,
+    TrunkTarget: 2,
+}
 BASES = (PromptReport, PlainReport, TrunkTarget)
 """Bases themselves, which leave open what theirs do."""
 
