@@ -106,15 +106,16 @@ class SelfReport(PlainReport):
         return sum(s.drafted or 0 for s in found) / rounds if rounds else None
 
     def share_of_step(self, dtype: str, method: str) -> float | None:
-        """c: seconds of a drafted token over those of a plain step, both while
-        decoding."""
+        """c: seconds that a drafted token adds to a round, its row of the verification
+        with it, over those of a plain step. Layers that drafting has run for the
+        verification count once."""
         mine = self.select(dtype, ALL, method)
         plain = self.select(dtype, ALL, PLAIN)
         drafted = sum(s.drafted or 0 for s in mine)
-        spent = sum((s.cost_terms or {}).get("proposal", 0.0) for s in mine)
         steps = sum(s.rounds for s in plain)
-        verify = sum((s.cost_terms or {}).get("target_verify", 0.0) for s in plain)
-        return spent / drafted / (verify / steps) if drafted and verify else None
+        step = _forwards(plain) / steps if steps else 0.0
+        added = _forwards(mine) - step * sum(s.rounds for s in mine)
+        return added / drafted / step if drafted and step else None
 
     def measured_objective(self, dtype: str, method: str) -> float | None:
         """Time a token over that of plain decoding, all prompts; None if not run."""
@@ -350,6 +351,12 @@ class SelfReport(PlainReport):
             caption=f"The best is {method} ({group}) at {value:.2f} times plain "
             f"decoding. Measured on: {self.where()}.",
         )
+
+
+def _forwards(found: Sequence[Sample]) -> float:
+    """Seconds of drafting and verifying."""
+    terms = ("proposal", "target_verify")
+    return sum((s.cost_terms or {}).get(term, 0.0) for s in found for term in terms)
 
 
 def _number(value: float | None) -> str:
