@@ -167,13 +167,7 @@ def tree(
     if out is not None and setup.file(out).exists():
         TreeArtifact.load(out)  # another kind of file is not replaced
     setup.check_checkpoints(draft=draft)
-    here = setup.machine()
-    for name in ("processor", "threads"):
-        if measured.machine.get(name) != here[name]:
-            raise SpecbookError(
-                f"{times} was measured with {name} {measured.machine.get(name)!r}, a "
-                f"draft step would be timed with {here[name]!r}: measure both alike"
-            )
+    setup.check_same_machine(measured.machine, setup.machine(), times)
     if max_depth is None and pooled:
         max_depth = POOLED_DEPTH
     chosen: dict[str, Any] = {"max_depth": max_depth, "pooled": pooled}

@@ -45,7 +45,14 @@ from .heads_report import OWN, PLAIN, SHARED, Agreement, HeadsReport, Measured, 
 from .heads_report import system as system_name
 from .recording import RecordedOutput
 from .report import save
-from .setup import MAX_NEW_TOKENS, Progress, Setup, machine, set_up
+from .setup import (
+    MAX_NEW_TOKENS,
+    Progress,
+    Setup,
+    check_same_machine,
+    machine,
+    set_up,
+)
 from .verify_report import VerifyProfile
 from .verify_time import Grid, measure_verify_time
 
@@ -234,12 +241,7 @@ def _profiles(times: Any, dtypes: Sequence[str]) -> dict[str, VerifyProfile]:
         if dtype not in dtypes or dtype in found:
             why = "twice" if dtype in found else f"not asked for, but {list(dtypes)}"
             raise SpecbookError(f"{path} is of dtype {dtype}, which is {why}")
-        for name in ("processor", "threads"):
-            if profile.machine.get(name) != here[name]:
-                raise SpecbookError(
-                    f"{path} was measured with {name} {profile.machine.get(name)!r}, "
-                    f"here it is {here[name]!r}"
-                )
+        check_same_machine(profile.machine, here, path)
         profile.times()  # raises where the runtime was not timed
         found[str(dtype)] = profile
     return found

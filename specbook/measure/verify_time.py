@@ -34,7 +34,7 @@ from ..policy import SamplingPolicy
 from ..topologies import cartesian, chain
 from ..topologies.best_first import best_first_tree
 from ..tree import CandidateTree
-from .setup import Progress, check_checkpoints, file, teller
+from .setup import Progress, check_checkpoints, check_same_machine, file, teller
 from .setup import machine as this_machine
 from .verify_report import Cell, VerifyProfile
 
@@ -209,11 +209,9 @@ def _begun(
     if path is None or not Path(path).exists():
         return fresh
     begun = VerifyProfile.load(path)
-    for name, now, then in (
-        *((n, settings[n], begun.settings.get(n)) for n in settings),
-        *((n, machine.get(n), begun.machine.get(n)) for n in ("processor", "threads")),
-    ):
-        if now != then:
+    check_same_machine(begun.machine, machine, path, ArtifactError)
+    for name, now in settings.items():
+        if now != (then := begun.settings.get(name)):
             raise ArtifactError(
                 f"{path} was measured with {name} {then!r}, now it is {now!r}: give "
                 "another file"

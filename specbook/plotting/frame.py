@@ -238,16 +238,20 @@ def figure_of(ax: Axes) -> Figure:
 
 
 def machine() -> str:
-    """One line for captions of measured figures: processor, threads, torch, date."""
+    """One line for captions of measured figures: processor, the instructions that
+    torch's kernels use on it, threads, torch, date."""
     torch = sys.modules.get("torch")
-    threads = torch.get_num_threads() if torch is not None else os.cpu_count() or 1
+    threads, using = os.cpu_count() or 1, ""
+    if torch is not None:
+        threads = torch.get_num_threads()
+        using = f" with {torch.backends.cpu.get_cpu_capability()}"
     try:
         version = f"torch {metadata.version('torch')}"
     except metadata.PackageNotFoundError:
         version = "no torch"
     count = f"{threads} thread{'s' if threads != 1 else ''}"
     date = datetime.date.today().isoformat()
-    return f"{processor()}, {count}, {version}, {date}"
+    return f"{processor()}{using}, {count}, {version}, {date}"
 
 
 def processor() -> str:

@@ -160,6 +160,11 @@ def profiles(tmp_path):
             "processor 'Z80'",
         ),
         (
+            {"times": lambda p: replace(p, machine={**p.machine, "instructions": "X"})},
+            [],
+            "instructions 'X'",
+        ),
+        (
             {"counts": lambda p: replace(p, settings={**p.settings, "target": "U"})},
             [],
             "do not belong together",

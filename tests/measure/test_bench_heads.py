@@ -276,7 +276,7 @@ def test_artifacts_are_found_and_looked_at(
 def profile(tmp_path: Path, **changes: Any) -> Path:
     where = bench_heads.machine()
     settings = {"dtype": "float32", "target": "a target", **changes}
-    for name in ("processor", "threads"):
+    for name in ("processor", "instructions", "threads"):
         where[name] = settings.pop(name, where[name])
     cells = tuple(
         Cell("runtime", 1, 8, "sequoia", n, int(n > 1), (0.1 * n,), 0.0, 0.0, 0, 0)
@@ -292,6 +292,8 @@ def profile(tmp_path: Path, **changes: Any) -> Path:
     [
         ({"dtype": "bfloat16"}, "which is not asked for"),
         ({"processor": "another"}, "was measured with processor 'another'"),
+        ({"instructions": "AVX1024"}, "was measured with instructions 'AVX1024'"),
+        ({"instructions": None}, "was measured with instructions None"),
         ({"threads": 99}, "was measured with threads 99"),
         ({}, "is of a target, the target is"),
     ],

@@ -23,7 +23,12 @@ from specbook.measure.verify_time import (
 from specbook.models import LeanTarget, TransformersTarget, tiny_llama
 from specbook.topologies import chain
 
-MACHINE = {"line": "a machine", "processor": "one", "threads": 1}
+MACHINE = {
+    "line": "a machine",
+    "processor": "one",
+    "instructions": "AVX2",
+    "threads": 1,
+}
 GRID = Grid(
     nodes=(1, 2, 5), prefixes=(6, 9), shapes=("chain", "star"), batches=(2,), turns=3
 )
@@ -150,7 +155,7 @@ def test_a_file_of_other_circumstances_is_refused(targets: Any, tmp_path: Path) 
     other = Grid(nodes=(1, 2), prefixes=(6,), shapes=("chain",), batches=(2,), turns=3)
     with pytest.raises(ArtifactError, match="nodes"):
         measure_verify_time(target, other, batched=batched, machine=MACHINE, path=path)
-    for field in ("processor", "threads"):
+    for field in ("processor", "instructions", "threads"):
         with pytest.raises(ArtifactError, match=field):
             measure_verify_time(
                 target,
