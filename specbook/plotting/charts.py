@@ -233,6 +233,10 @@ def _reference(reference: Any) -> tuple[float, str]:
     return float(checks.real(place, "reference[0]")), checks.text(name, "reference[1]")
 
 
+MARKS = 32
+"""Markers on one line at most: more of them run together to a band."""
+
+
 def curves(
     x: Sequence[float],
     series: Mapping[str, Sequence[float]],
@@ -259,7 +263,9 @@ def curves(
                 raise SpecbookError(f"{name}: {len(values)} values over {len(x)}")
             colour = COLOURS[index % len(COLOURS)]
             # Open markers: of two that coincide, both can be seen.
-            ax.plot(x, values, color=colour, label=name, mfc="none", mew=1.5, ms=6)
+            line = {"color": colour, "mfc": "none", "mew": 1.5, "ms": 6}
+            every = -(-len(x) // MARKS)
+            ax.plot(x, values, label=name, markevery=every, **line)
             ends.append((values[-1], name))
         low, high = ax.get_ylim()
         least = 0.06 * (high - low)  # the height of a line of text, in the axis' unit

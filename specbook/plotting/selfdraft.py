@@ -55,13 +55,19 @@ def surface(
         )
         at = rows[best][:2]
         ax.plot([at[0]], [at[1]], "o", ms=13, mfc="none", mec=OKABE_ITO["vermilion"])
+        # The lines are named where no point can be: below all of them.
+        lowest = min([1.0, *(y for _, y, _ in rows)])
+        highest = max([1.0, *(y for _, y, _ in rows)])
+        room = 0.16 * (highest - lowest or 1.0)
+        ax.set_ylim(lowest - room, highest + room / 3)
         ax.annotate(
             f"best: {at[1]:.2f}",
-            at,
-            (9, -11),
+            (at[0], lowest),
+            (0, -20),
             textcoords="offset points",
             fontsize=8,
             va="top",
+            ha="center",
         )
         ax.annotate(
             "plain decoding",
@@ -72,8 +78,6 @@ def surface(
             fontsize=8,
             ha="right",
         )
-        low = min(1.0, *(y for _, y, _ in rows)) if len(rows) > 1 else 1.0
-        ax.set_ylim(bottom=max(0.0, low - 0.35))
         ax.set_xlabel(xlabel)
         ax.set_ylabel(ylabel)
         bar = fig.colorbar(drawn, ax=ax)

@@ -95,6 +95,15 @@ def test_single_measurements_that_would_overlap_stand_over_each_other():
     assert highest > 0.5, "and below the number of the row before"
 
 
+@pytest.mark.parametrize("points", [2, 32, 33, 300])
+def test_markers_of_a_long_curve_do_not_run_together(points):
+    fig = plotting.curves(range(points), {"a": [0.5] * points}, "x", "y")
+    line = next(line for line in fig.axes[0].lines if line.get_label() == "a")
+    drawn = len(range(points)[:: line.get_markevery()])
+    assert min(points, 16) <= drawn <= 32
+    assert len(line.get_xdata()) == points
+
+
 def test_names_of_curves_stay_at_their_ends_where_there_is_room():
     lines = {"a": [1, 5], "b": [1, 3], "c": [1, 1.01], "d": [1, 1.0]}
     (ax,) = plotting.curves([1, 2], lines, "x", "y").axes
