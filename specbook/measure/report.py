@@ -187,7 +187,7 @@ class Report:
         names = {item.name for item in fields(cls)}  # type: ignore[arg-type]
         try:
             values = json.loads(json.dumps(values))
-            made = _read(cls, {n: v for n, v in values.items() if n in names}, "")
+            made = read_as(cls, {n: v for n, v in values.items() if n in names}, "")
             again = json.loads(json.dumps(made.as_dict()))
         except (ValueError, ArithmeticError, LookupError, TypeError) as error:
             raise ArtifactError(f"a damaged {cls.KIND}: {error}") from error
@@ -258,7 +258,7 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # ----------------------------------------------------------------------- reading back
 
 
-def _read(kind: Any, value: Any, where: str) -> Any:
+def read_as(kind: Any, value: Any, where: str) -> Any:
     """`value`, from a JSON file, as the type `kind`; `where` names its place."""
     if is_dataclass(kind) and isinstance(kind, type):
         value = _of(dict, value, where)
@@ -271,21 +271,21 @@ def _read(kind: Any, value: Any, where: str) -> Any:
             if needed and name not in value:
                 raise ArtifactError(f"{inside}{name} is missing")
         hints = get_type_hints(kind)
-        return kind(**{n: _read(hints[n], v, inside + n) for n, v in value.items()})
+        return kind(**{n: read_as(hints[n], v, inside + n) for n, v in value.items()})
     arguments = get_args(kind)
     if isinstance(kind, types.UnionType):
         if value is None and type(None) in arguments:
             return None
-        return _read(arguments[0], value, where)
+        return read_as(arguments[0], value, where)
     if get_origin(kind) in (tuple, list):
         found = [
-            _read(arguments[0], item, f"{where}[{index}]")
+            read_as(arguments[0], item, f"{where}[{index}]")
             for index, item in enumerate(_of(list, value, where))
         ]
         return get_origin(kind)(found)
     if get_origin(kind) is dict:
         return {
-            arguments[0](key): _read(arguments[1], item, f"{where}.{key}")
+            arguments[0](key): read_as(arguments[1], item, f"{where}.{key}")
             for key, item in _of(dict, value, where).items()
         }
     if kind is Any:

@@ -31,6 +31,7 @@ from .frame import (
     processor,
     style,
 )
+from .frontier import by_depth, scatter
 from .growth import growth
 from .ledgers import TERM_LOOKS, ledger_bars
 from .masks import draw_mask
@@ -53,6 +54,7 @@ __all__ = [
     "SMALLEST_TEXT",
     "TERM_LOOKS",
     "acceptance",
+    "by_depth",
     "curves",
     "draw_flow",
     "draw_mask",
@@ -67,6 +69,7 @@ __all__ = [
     "printable",
     "processor",
     "ranges",
+    "scatter",
     "shares",
     "style",
     "tradeoff",

@@ -271,7 +271,7 @@ def curves(
         least = 0.06 * (high - low)  # the height of a line of text, in the axis' unit
         right = x[-1] + 0.035 * (x[-1] - x[0])
         for (end, name), place in zip(
-            sorted(ends), _spread([end for end, _ in sorted(ends)], least), strict=True
+            sorted(ends), spread([end for end, _ in sorted(ends)], least), strict=True
         ):
             ax.plot(
                 [x[-1], right],
@@ -303,7 +303,7 @@ def curves(
     return fig
 
 
-def _spread(places: Sequence[float], least: float) -> list[float]:
+def spread(places: Sequence[float], least: float) -> list[float]:
     """Sorted places, moved as little as possible until all are `least` apart: those
     that crowd each other are laid out around their common middle."""
     groups: list[list[float]] = []
