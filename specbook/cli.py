@@ -1,4 +1,5 @@
-"""The command line: `specbook fetch | decode | bench | measure | index | train`.
+"""The command line: `specbook fetch | decode | bench | measure | index | train`, and
+`doctor | fixture | version`.
 
 Torch is imported only by the commands that run a model, and only after their options
 have been checked. What is wrong with the input is one line and exit status 2; what is
@@ -21,6 +22,7 @@ import typer
 from . import (
     __version__,
     checks,
+    cli_fixture,
     cli_heads,
     cli_measure,
     cli_self,
@@ -52,6 +54,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+cli_fixture.register(app)
 cli_trees.register(cli_measure.bench_app, cli_measure.measure_app)
 cli_heads.register(cli_measure.bench_app)
 cli_self.register(cli_measure.bench_app)

@@ -45,7 +45,7 @@ def test_help_names_every_command(runner):
     told = runner.invoke(app, ["--help"]).stdout
     for name in (
         *("fetch", "decode", "bench", "measure", "index", "train"),
-        *("doctor", "version"),
+        *("doctor", "fixture", "version"),
     ):
         assert f"\n  {name} " in told
     for later in ("advise", "export"):
