@@ -273,7 +273,7 @@ def proposals(instance: Instance, manifest_hash: str) -> list[Proposal]:
     paths that go through a node."""
     found = []
     for about, paths in ((HYDRA, instance.hydra), (REST, instance.rest)):
-        tree = CandidateTree.from_paths(map(_ids, paths), instance.prefix_len)
+        tree = CandidateTree.from_paths(map(ids, paths), instance.prefix_len)
         drawn = about is HYDRA
         nodes = _drawn(tree) if drawn else _counted(tree, paths)
         found.append(
@@ -289,7 +289,8 @@ def proposals(instance: Instance, manifest_hash: str) -> list[Proposal]:
     return found
 
 
-def _ids(path: str) -> list[int]:
+def ids(path: str) -> list[int]:
+    """The token ids of a path in letters. Raises `SpecbookError` for other letters."""
     if not isinstance(path, str) or set(path) - set(NAMES):
         raise SpecbookError(f"a path is letters of {NAMES}, got {path!r}")
     return [NAMES.index(letter) for letter in path]
@@ -307,7 +308,7 @@ def _drawn(tree: CandidateTree) -> Iterable[ProposalNode]:
 
 def _counted(tree: CandidateTree, paths: Sequence[str]) -> Iterable[ProposalNode]:
     for row, prefix in enumerate(tree.full_prefixes):
-        count = sum(tuple(_ids(path))[: len(prefix)] == prefix for path in paths)
+        count = sum(tuple(ids(path))[: len(prefix)] == prefix for path in paths)
         yield ProposalNode(
             tree.token_ids[row],
             tree.parents[row],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -70,6 +71,33 @@ def refusal(action: Callable[[], Any]) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def call_order(
+    action: Callable[[], Any], functions: Mapping[str, Callable[..., Any]]
+) -> list[str]:
+    """The names of `functions`, {name: function}, in the order in which `action` calls
+    them, once for each call. What is not written in Python is not seen. Raises
+    `SpecbookError` for a function that is none."""
+    names = {}
+    for name, function in functions.items():
+        code = getattr(function, "__code__", None)
+        if code is None:
+            raise SpecbookError(f"{name!r} is no Python function: {function!r}")
+        names[code] = name
+    found: list[str] = []
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code in names:
+            found.append(names[frame.f_code])
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return found
 
 
 def distance(one: Mapping[Hashable, Any], other: Mapping[Hashable, Any]) -> Any:

@@ -42,6 +42,7 @@ FLOORS = {
     "specbook.display": 4,
     "specbook.plotting": 4,
     "specbook.lab": 4,
+    "specbook.trace": 4,
     "specbook.walkthrough": 4,
     "specbook.cli": 5,
     "specbook.cli_common": 5,

@@ -9,6 +9,7 @@ bytes. Needs matplotlib, which comes with the extra `models`.
 from __future__ import annotations
 
 from .acceptance import acceptance, variations
+from .cache import draw_cache
 from .charts import curves, grouped_ranges, ranges, shares
 from .flows import draw_flow
 from .frame import (
@@ -56,6 +57,7 @@ __all__ = [
     "acceptance",
     "by_depth",
     "curves",
+    "draw_cache",
     "draw_flow",
     "draw_mask",
     "draw_tree",

@@ -1,3 +1,4 @@
+import sys
 from fractions import Fraction
 
 import pytest
@@ -7,6 +8,7 @@ from specbook.engine import generate
 from specbook.errors import SpecbookError
 from specbook.lab import (
     FixedPaths,
+    call_order,
     decoded_law,
     distance,
     interval,
@@ -37,6 +39,28 @@ def test_refusal_returns_the_message_and_lets_other_errors_through():
     assert refusal(lambda: int("7")) == ""
     with pytest.raises(ZeroDivisionError):
         refusal(lambda: 1 / 0)
+
+
+def test_call_order_sees_each_call_and_lets_go():
+    def first():
+        second()
+
+    def second():
+        return 1
+
+    def broken():
+        second()
+        raise ZeroDivisionError
+
+    named = {"one": first, "two": second}
+    assert call_order(lambda: [second(), first()], named) == ["two", "one", "two"]
+    assert call_order(lambda: None, named) == []
+    before = sys.getprofile()
+    with pytest.raises(ZeroDivisionError):
+        call_order(broken, named)
+    assert sys.getprofile() is before
+    with pytest.raises(SpecbookError, match="'length' is no Python function"):
+        call_order(first, {"length": len})
 
 
 def test_distance_is_total_variation():
