@@ -214,7 +214,31 @@ def _badge(claim: Claim, evidence: str) -> str:
     )
 
 
+def link(claim: Claim, words: str = "") -> str:
+    """A link in HTML, for a notebook, to the place where a claim is shown. `words`:
+    what it reads, the claim's id unless given. The site makes it a link to the page."""
+    place = f"{claim.notebook}.ipynb#claim-{claim.id}"
+    return f'<a href="{place}">{escape(words or claim.id)}</a>'
+
+
 # ------------------------------------------------------------------------- records
+
+
+def record(
+    claim: Claim, held: bool, evidence: str, *, version: str = __version__
+) -> dict[str, Any]:
+    """What is written down of one check: the claim as it stood, and what was seen."""
+    return {
+        "id": claim.id,
+        "section": claim.section,
+        "class": claim.evidence_class,
+        "kind": claim.kind,
+        "notebook": claim.notebook,
+        "text": claim.text,
+        "held": held,
+        "evidence": evidence,
+        "specbook": version,
+    }
 
 
 def _record(claim: Claim, held: bool, evidence: str) -> None:
@@ -230,19 +254,7 @@ def _record(claim: Claim, held: bool, evidence: str) -> None:
             f"{RECORDS_VARIABLE}={folder} is no folder: {error.strerror}"
         ) from None
     records = read_records(path.parent).get(claim.id, [])
-    records.append(
-        {
-            "id": claim.id,
-            "section": claim.section,
-            "class": claim.evidence_class,
-            "kind": claim.kind,
-            "notebook": claim.notebook,
-            "text": claim.text,
-            "held": held,
-            "evidence": evidence,
-            "specbook": __version__,
-        }
-    )
+    records.append(record(claim, held, evidence))
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:

@@ -23,6 +23,7 @@ from . import (
     __version__,
     checks,
     cli_fixture,
+    cli_gate,
     cli_heads,
     cli_measure,
     cli_self,
@@ -61,6 +62,7 @@ cli_self.register(cli_measure.bench_app)
 app.add_typer(cli_measure.bench_app, name="bench")
 app.add_typer(cli_measure.measure_app, name="measure")
 app.command()(guarded(cli_measure.index))
+cli_gate.register(app)
 app.add_typer(cli_train.train_app, name="train")
 
 # ----------------------------------------------------------------------- commands

@@ -24,6 +24,16 @@ def data_path(*parts: str) -> Path:
     raise ArtifactError(f"no data file {'/'.join(parts)!r} is shipped with specbook")
 
 
+def chapters_path() -> Path:
+    """The folder of the book's chapters: `notebooks/` of a checkout, or the copy in an
+    installed wheel. Raises `ArtifactError` where neither is there."""
+    package = Path(__file__).resolve().parent
+    for folder in (package / "_notebooks", package.parent / "notebooks"):
+        if folder.is_dir():
+            return folder
+    raise ArtifactError("the chapters are not beside specbook: work in a checkout")
+
+
 def cache_dir() -> Path:
     """The folder for things that can be made again: `SPECBOOK_CACHE`, else the
     user's cache folder of the platform. It may not exist yet."""

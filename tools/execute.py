@@ -8,6 +8,9 @@ copies, so nothing is executed twice. The tracked files stay untouched. What ran
 written down as a hash over the package, its data, the notebooks and the pinned
 versions (``stamp.json``): the site refuses executions that are older than the code.
 
+A run of the whole book ends at the publish gate: it fails, with a list, unless every
+claim of the register was shown in it and held.
+
 A run works in folders of its own, which take the final names when it ends: an
 interrupted run leaves the last one as it was, and two runs cannot mix.
 """
@@ -24,6 +27,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from specbook import gate  # noqa: E402
+
 NOTEBOOKS = ROOT / "notebooks"
 EXECUTED = ROOT / "build" / "executed"
 RECORDS = ROOT / "build" / "records"
@@ -33,6 +40,7 @@ CELL_SECONDS = 3600
 NOTEBOOK_SECONDS = 7200
 SOURCES = ("specbook", "data", "notebooks", "constraints.txt")
 NO_TESTS = 5
+GATE_CLOSED = 1
 
 
 def source_hash(root: Path = ROOT) -> str:
@@ -110,7 +118,8 @@ def execute(
     try:
         for part in parts:
             part.mkdir(parents=True)
-        status = run(chosen, parts[0], parts[1], complete=not only)
+        complete = not only and notebooks == NOTEBOOKS
+        status = run(chosen, parts[0], parts[1], complete=complete)
         for part, final in zip(parts, finals, strict=True):
             shutil.rmtree(final, ignore_errors=True)
             part.replace(final)
@@ -131,6 +140,10 @@ def run(chosen: list[Path], folder: Path, records: Path, complete: bool) -> int:
     ).returncode
     if status == NO_TESTS:
         raise ValueError("pytest collected no notebook: is nbmake installed?")
+    unshown = open_claims(records) if complete and status == 0 else []
+    if unshown:
+        print("the gate is not green:", *unshown, sep="\n  ", file=sys.stderr)
+        status = GATE_CLOSED
     stamp = {
         "sources": before,
         "complete": status == 0 and complete,
@@ -138,6 +151,17 @@ def run(chosen: list[Path], folder: Path, records: Path, complete: bool) -> int:
     }
     (folder / "stamp.json").write_text(json.dumps(stamp) + "\n", encoding="utf-8")
     return status
+
+
+def open_claims(records: Path) -> list[str]:
+    """Return what a run's records leave open, worst first; nothing when all is green.
+
+    A damaged record is one line of its own: it shows nothing.
+    """
+    try:
+        return gate.judge(records).faults()
+    except ValueError as error:
+        return [str(error)]
 
 
 def main(arguments: list[str] | None = None) -> int:

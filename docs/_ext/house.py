@@ -13,6 +13,8 @@ The corrections keep the accessibility audit clean:
 - An empty heading of a table's first column is no heading.
 - A dotted name breaks at its dots, where the page is too narrow for it. Listings stay
   as they are: they scroll.
+- A link to the place where a claim is shown names the notebook, as it must in one; here
+  that is a page.
 - Roles that docutils writes for citations are deprecated; the plain elements say more.
 """
 
@@ -36,6 +38,7 @@ REPAIRS = [
     ),
     (r'<i class="(fa[^"]*)"(?![^>]*aria-hidden)', r'<i aria-hidden="true" class="\1"'),
     (r'<th class="head"><p></p></th>', "<td></td>"),
+    (r'(<a href="0x\w+)\.ipynb(?=#claim-)', r"\1.html"),
     (r' role="(?:doc-biblioentry|doc-biblioref|doc-backlink)"', ""),
     (r'(<div class="citation-list[^"]*") role="list"', r"\1"),
     (r'(<div) role="list" (class="citation-list)', r"\1 \2"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from .acceptance import acceptance, variations
 from .cache import draw_cache
 from .charts import curves, grouped_ranges, ranges, shares
+from .counts import counts
 from .flows import draw_flow
 from .frame import (
     COLOURS,
@@ -56,6 +57,7 @@ __all__ = [
     "TERM_LOOKS",
     "acceptance",
     "by_depth",
+    "counts",
     "curves",
     "draw_cache",
     "draw_flow",

@@ -263,7 +263,7 @@ def curves(
                 raise SpecbookError(f"{name}: {len(values)} values over {len(x)}")
             colour = COLOURS[index % len(COLOURS)]
             # Open markers: of two that coincide, both can be seen.
-            line = {"color": colour, "mfc": "none", "mew": 1.5, "ms": 6}
+            line: dict[str, Any] = {"color": colour, "mfc": "none", "mew": 1.5, "ms": 6}
             every = -(-len(x) // MARKS)
             ax.plot(x, values, label=name, markevery=every, **line)
             ends.append((values[-1], name))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.book.recorded import write_records
 from tools import execute, pairs, progress
 
 HEAD = """\
@@ -180,3 +181,55 @@ def test_a_run_line_says_what_a_time_needs_to_be_read():
     machine = progress.machine()
     assert machine["cores"] >= 1 and machine["memory_gb"] >= 1
     assert {"cpu", "python", "system", "versions"} <= set(machine)
+
+
+# ---- the gate at the end of a whole run ------------------------------------------
+
+
+def whole_run(tmp_path, monkeypatch, complete=True, **held):
+    """A run of which pytest says that it passed, with these records: its status, and
+    its stamp."""
+    out, records = tmp_path / "out", tmp_path / "records"
+    for folder in (out, records):
+        folder.mkdir()
+    chosen = [write(tmp_path, "a", "1 + 1")]
+
+    def passed(*_: object, **__: object) -> subprocess.CompletedProcess:
+        write_records(records, **held)
+        return subprocess.CompletedProcess([], 0)
+
+    monkeypatch.setattr(execute.subprocess, "run", passed)
+    status = execute.run(chosen, out, records, complete)
+    return status, json.loads((out / "stamp.json").read_text(encoding="utf-8"))
+
+
+def test_a_whole_run_with_every_claim_shown_passes(tmp_path, monkeypatch, capsys):
+    status, stamp = whole_run(tmp_path, monkeypatch)
+    assert status == 0 and stamp["complete"]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("held", "word"), [(None, "missing"), (False, "red")])
+def test_a_claim_that_was_not_shown_fails_a_whole_run(
+    tmp_path, monkeypatch, capsys, held, word
+):
+    name = "0x07D-key"
+    status, stamp = whole_run(tmp_path, monkeypatch, **{name: held})
+    assert status == execute.GATE_CLOSED and not stamp["complete"]
+    assert capsys.readouterr().err.splitlines() == [
+        "the gate is not green:",
+        f"  {word}: {name}",
+    ]
+
+
+def test_a_damaged_record_fails_a_whole_run(tmp_path, monkeypatch, capsys):
+    (tmp_path / "x.json").write_text("{", encoding="utf-8")
+    assert "x.json is damaged" in execute.open_claims(tmp_path)[0]
+
+
+def test_a_run_of_some_notebooks_is_not_judged(tmp_path, monkeypatch, capsys):
+    status, stamp = whole_run(
+        tmp_path, monkeypatch, complete=False, **{"0x07D-key": None}
+    )
+    assert status == 0 and not stamp["complete"]
+    assert capsys.readouterr().err == ""

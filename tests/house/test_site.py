@@ -207,6 +207,8 @@ def test_mathml_takes_over_and_fails_loudly():
         ('<i class="fa-x"></i>', '<i aria-hidden="true" class="fa-x"></i>'),
         ('<div class="c" role="doc-biblioentry">', '<div class="c">'),
         ('<th class="head"><p></p></th>', "<td></td>"),
+        ('<a href="0x0A_b.ipynb#claim-x">', '<a href="0x0A_b.html#claim-x">'),
+        ('<a href="0x0A_b.ipynb">', '<a href="0x0A_b.ipynb">'),
         ("<b>specbook.a.b</b>", "<b>specbook.<wbr>a.<wbr>b</b>"),
         ("<pre>\n<b>specbook.a</b></pre>", "<pre>\n<b>specbook.a</b></pre>"),
         ("<summary>Words</summary>", "<summary>Words</summary>"),
