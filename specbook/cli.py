@@ -1,5 +1,5 @@
 """The command line: `specbook fetch | decode | bench | measure | index | train`, and
-`doctor | fixture | version`.
+`export | doctor | fixture | version`.
 
 Torch is imported only by the commands that run a model, and only after their options
 have been checked. What is wrong with the input is one line and exit status 2; what is
@@ -22,6 +22,7 @@ import typer
 from . import (
     __version__,
     checks,
+    cli_export,
     cli_fixture,
     cli_gate,
     cli_heads,
@@ -64,6 +65,7 @@ app.add_typer(cli_measure.measure_app, name="measure")
 app.command()(guarded(cli_measure.index))
 cli_gate.register(app)
 app.add_typer(cli_train.train_app, name="train")
+app.add_typer(cli_export.export_app, name="export")
 
 # ----------------------------------------------------------------------- commands
 

@@ -140,7 +140,7 @@ def test_cache_classes_are_touched_in_their_own_module():
 # ---- README ----------------------------------------------------------------------
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/troubleshooting.md"]
-DOCUMENTS += ["docs/choosing.md"]
+DOCUMENTS += ["docs/choosing.md", "docs/exporting.md"]
 
 
 def commands(text: str) -> list[str]:

@@ -1,0 +1,191 @@
+"""An export on disk: the file that the engine reads, and beside it how it was made.
+
+The engine's file holds nothing but what the engine knows. Everything else, which
+version it is valid for, what it was made from, the command to paste, stands in a second
+file, named after the first: `FILE.export.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, checks
+from ..errors import ArtifactError, SpecbookError
+from ..measure.report import write_whole
+from ..measure.setup import file
+from . import schema
+
+FORMAT = 1
+BESIDE = ".export.json"
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What is written. `engine`, `what`: for whom, and which of its settings. `body`:
+    the engine's file, as text. `command`: how the engine is told of it; `<FILE>` stands
+    for the file's name in a shell, `<PYFILE>` in Python. `schema`: the one that the
+    settings were checked against. `inputs`: {what it is: its SHA-256}. `notes`: what to
+    know before it is used.
+    """
+
+    engine: str
+    what: str
+    schema: str
+    body: str
+    command: str
+    inputs: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("engine", "what", "body", "command"):
+            if not checks.text(getattr(self, name), name):
+                raise SpecbookError(f"{name} of an export is empty")
+        schema.origin(self.schema)
+
+    def header(self) -> dict[str, str]:
+        """What anybody must know who finds the file: whose it is, valid for which
+        version, by which source, made by what from what."""
+        stated = schema.origin(self.schema)
+        made_from = "; ".join(f"{name} sha256:{h}" for name, h in self.inputs.items())
+        return {
+            "engine": stated.engine,
+            "valid for": stated.version,
+            "schema": f"{self.schema}, from {stated.source}",
+            "made by": f"specbook {__version__}",
+            "made from": made_from or "options alone",
+        }
+
+    def told(self, path: str | os.PathLike[str]) -> str:
+        """The command, with the file's name in it."""
+        name = os.fspath(path)
+        told = self.command.replace("<FILE>", shlex.quote(name))
+        return told.replace("<PYFILE>", repr(name))
+
+    def lines(self, path: str | os.PathLike[str]) -> list[str]:
+        """The header, the notes and the command, for a reader."""
+        told = [f"{name}: {value}" for name, value in self.header().items()]
+        return [*told, *(f"note: {note}" for note in self.notes), "", self.told(path)]
+
+    def save(self, out: str | os.PathLike[str]) -> Path:
+        """Writes the engine's file and the one beside it; returns the first's path. An
+        earlier export of the same kind is replaced, any other file is not: it raises
+        `ArtifactError`."""
+        path = replaceable(out, self.engine, self.what)
+        told = asdict(replace(self, inputs=dict(self.inputs)))
+        beside = {
+            "format": FORMAT,
+            "kind": "export",
+            "header": self.header(),
+            "export": {name: value for name, value in told.items() if name != "body"},
+            "sha256": hashlib.sha256(self.body.encode()).hexdigest(),
+        }
+        text = json.dumps(beside, indent=1, allow_nan=False) + "\n"
+        try:
+            # The explanation first: an engine's file is never without one.
+            write_whole(_beside(path), text)
+            write_whole(path, self.body)
+        except OSError as problem:
+            raise ArtifactError(f"{path} cannot be written: {problem}") from problem
+        return path
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Export:
+        """The export that `save` wrote to `path`. Raises `ArtifactError` for one that
+        is missing, or whose file was changed since."""
+        found = Path(path)
+        stated = read_json(_beside(found), "an export")
+        if stated.get("kind") != "export" or stated.get("format") != FORMAT:
+            raise ArtifactError(f"{_beside(found)} tells of no export of this version")
+        try:
+            named = {item.name for item in fields(cls)}
+            values = {**stated["export"], "body": _text(found)}
+            if values.keys() != named:
+                raise ArtifactError(f"other fields: {sorted(values.keys() ^ named)}")
+            values["notes"] = tuple(values["notes"])
+            made = cls(**values)
+        except (SpecbookError, KeyError, TypeError) as problem:
+            raise ArtifactError(f"{_beside(found)} is damaged: {problem}") from problem
+        if hashlib.sha256(made.body.encode()).hexdigest() != stated.get("sha256"):
+            raise ArtifactError(f"{found} was changed since it was exported")
+        return made
+
+
+def replaceable(out: Any, engine: str, what: str) -> Path:
+    """`out` as a file that may be written: new, or an earlier export of the same kind.
+    Raises `SpecbookError` for a folder or one that takes no files, `ArtifactError` for
+    another file, which is not ours to replace."""
+    path = file(out)
+    if not path.name:
+        raise SpecbookError(f"out must be the name of a file, got {out!r}")
+    beside = _beside(path)
+    if not path.exists() and not beside.exists():
+        return path
+    try:
+        stated = read_json(beside, "an export")["export"]
+        ours = (stated["engine"], stated["what"]) == (engine, what)
+    except (ArtifactError, KeyError, TypeError):
+        ours = False
+    if not ours:
+        raise ArtifactError(
+            f"{path} is there and is no earlier export of {engine} {what}: give "
+            "another name"
+        )
+    return path
+
+
+def digest(path: str | os.PathLike[str]) -> str:
+    """SHA-256 (hex) of a file's bytes. Raises `ArtifactError` for one that cannot be
+    read."""
+    found = hashlib.sha256()
+    try:
+        with open(path, "rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                found.update(chunk)
+    except (OSError, ValueError) as problem:
+        raise ArtifactError(f"{path} cannot be read: {problem}") from problem
+    return found.hexdigest()
+
+
+def read_json(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
+    """The JSON object in a file. A name that stands twice is refused, which readers of
+    JSON resolve each in their own way. Raises `ArtifactError`, naming file and reason.
+    """
+    try:
+        found = json.loads(_text(path), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as problem:
+        if isinstance(problem, ArtifactError):
+            raise
+        raise ArtifactError(f"{path} is not {what}: {problem}") from problem
+    if not isinstance(found, dict):
+        raise ArtifactError(f"{path} is not {what}: no JSON object")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        told = [name for name, _ in pairs]
+        twice = sorted({name for name in told if told.count(name) > 1})
+        raise ValueError(f"{twice} stand twice")
+    return found
+
+
+def _text(path: str | os.PathLike[str]) -> str:
+    try:
+        return Path(path).read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no file {path}") from None
+    except (OSError, ValueError) as problem:
+        raise ArtifactError(f"{path} cannot be read: {problem}") from problem
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + BESIDE)

@@ -1,0 +1,146 @@
+"""An export on disk: with its explanation, changed by nobody, over nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+
+from specbook.errors import ArtifactError, SpecbookError
+from specbook.export import schema
+from specbook.export.artifact import BESIDE, Export, digest, read_json
+
+MADE = Export(
+    engine="vllm",
+    what="ngram",
+    schema="vllm",
+    body='{"a": "ä"}\n',
+    command='run "$(cat <FILE>)"',
+    inputs={"counts.json": "00"},
+    notes=("one", "two"),
+)
+
+
+def test_there_and_back(tmp_path):
+    path = MADE.save(tmp_path / "a folder" / "ü.json")
+    assert path.read_text(encoding="utf-8") == MADE.body
+    assert Export.load(path) == MADE
+    assert MADE.save(path) == path  # its own kind is replaced
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        "ü.json",
+        "ü.json" + BESIDE,
+    ]
+
+
+def test_the_header_says_what_it_is_valid_for():
+    told = "\n".join(MADE.lines("x y.json"))
+    stated = schema.origin("vllm")
+    for wanted in (stated.engine, stated.version, stated.source, "counts.json", "one"):
+        assert wanted in told
+    assert told.endswith("run \"$(cat 'x y.json')\"")
+    python = replace(MADE, command="open(<PYFILE>)")
+    assert python.told("it's.json") == 'open("it\'s.json")'
+
+
+def test_another_file_is_not_replaced(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text("mine", encoding="utf-8")
+    with pytest.raises(ArtifactError, match="is there and is no earlier export"):
+        MADE.save(path)
+    other = replace(MADE, what="suffix").save(tmp_path / "other.json")
+    with pytest.raises(ArtifactError, match="no earlier export of vllm ngram"):
+        MADE.save(other)
+    beside = tmp_path / ("new.json" + BESIDE)
+    beside.write_text("somebody's", encoding="utf-8")
+    with pytest.raises(ArtifactError, match="no earlier export"):
+        MADE.save(tmp_path / "new.json")
+    assert path.read_text(encoding="utf-8") == "mine"
+    assert beside.read_text(encoding="utf-8") == "somebody's"
+
+
+def test_a_folder_and_one_that_takes_no_files(tmp_path):
+    with pytest.raises(SpecbookError, match="is a folder"):
+        MADE.save(tmp_path)
+    file = tmp_path / "file"
+    file.write_text("x", encoding="utf-8")
+    with pytest.raises(SpecbookError, match="takes no files"):
+        MADE.save(file / "below.json")
+    for bad in (None, 3, b"x"):
+        with pytest.raises(SpecbookError):
+            MADE.save(bad)
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root writes")
+def test_a_folder_that_is_read_only(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(SpecbookError, match="takes no files"):
+        MADE.save(tmp_path / "x.json")
+
+
+def test_a_changed_file_is_found(tmp_path):
+    path = MADE.save(tmp_path / "x.json")
+    path.write_text('{"a": 2}\n', encoding="utf-8")
+    with pytest.raises(ArtifactError, match="was changed since"):
+        Export.load(path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda told: told.pop("export"),
+        lambda told: told["export"].pop("command"),
+        lambda told: told["export"].update(extra=1),
+        lambda told: told["export"].update(notes=None),
+        lambda told: told["export"].update(schema="nothing"),
+        lambda told: told.update(format=2),
+        lambda told: told.update(kind="tree"),
+        lambda told: told.update(sha256=None),
+        lambda told: told.update(export=[]),
+    ],
+)
+def test_a_damaged_explanation(tmp_path, damage):
+    path = MADE.save(tmp_path / "x.json")
+    beside = path.with_name(path.name + BESIDE)
+    told = json.loads(beside.read_text(encoding="utf-8"))
+    damage(told)
+    beside.write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(ArtifactError):
+        Export.load(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is not it"),
+        (b"\xff\xfe", "cannot be read"),
+        (b"[1]", "no JSON object"),
+        (b"[" * 100_000, "is not it"),
+        (b'{"a": 1, "a": 2}', "stand twice"),
+        (b"{", "is not it"),
+    ],
+)
+def test_what_is_no_object(tmp_path, content, told):
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=told):
+        read_json(path, "it")
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(ArtifactError, match="there is no file"):
+        read_json(tmp_path / "x", "it")
+    for bad in (tmp_path, tmp_path / "x", "a\0b"):
+        with pytest.raises(ArtifactError, match="cannot be read"):
+            digest(bad)
+
+
+def test_an_export_is_whole():
+    for name in ("engine", "what", "body", "command"):
+        for bad in ("", None):
+            with pytest.raises(SpecbookError, match=name):
+                replace(MADE, **{name: bad})
+    with pytest.raises(SpecbookError, match="schema must be one of"):
+        replace(MADE, schema="none")
