@@ -14,7 +14,7 @@ from specbook.models import load_target
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-NEW_TOKENS = 40
+NEW_TOKENS = 24
 
 
 @pytest.fixture(scope="module")
