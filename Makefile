@@ -41,6 +41,7 @@ lint: setup
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy specbook tools
 	@$(PY) tools/pairs.py
+	@$(PY) tools/readme.py
 	@$(PY) tools/environment.py --check
 	@$(PY) tools/lock.py --check --pins $(PINS)
 
@@ -55,9 +56,10 @@ site: setup
 audit: setup
 	@$(PY) tools/audit.py
 
-# Make every .ipynb again from its .md.
+# Make every .ipynb again from its .md, and the README's answer from the data.
 pairs: setup
 	@$(PY) tools/pairs.py --write --table
+	@$(PY) tools/readme.py --write
 
 # Record the installed versions and write environment.yml again.
 lock: setup

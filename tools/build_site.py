@@ -71,6 +71,9 @@ def stage(notebooks: list[Path], timings: dict[str, Any], stale: bool) -> None:
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         shutil.copyfile(ROOT / name, SOURCE / name.lower())
     shutil.copyfile(ROOT / "data" / "references.bib", SOURCE / "references.bib")
+    for path in SOURCE.glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(pages.in_the_site(text), encoding="utf-8")
     (SOURCE / "notebooks").mkdir()
     for path in notebooks:
         notebook = json.loads(path.read_text(encoding="utf-8"))

@@ -74,6 +74,14 @@ def name_solutions(notebook: dict[str, Any]) -> None:
             words.setdefault("code_prompt_hide", "Hide the solution")
 
 
+def in_the_site(text: str) -> str:
+    """Return a page of docs/ with links to notebooks as the site has them.
+
+    There the notebooks lie below the pages, in the repository beside them.
+    """
+    return text.replace("](../notebooks/", "](notebooks/")
+
+
 def title_of(path: Path) -> str:
     """Return a notebook's title: its first line that starts with one ``#``."""
     notebook = json.loads(path.read_text(encoding="utf-8"))

@@ -409,6 +409,31 @@ def test_a_chapter_has_one_title_everywhere(page):
     assert titles_told("[0x02 A](notebooks/0x02_a.md)") == {"0x02_a": "0x02 A"}
 
 
+LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
+GENERATED = {"claims.md", "run.md"}
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda p: p.name)
+def test_links_of_a_page_lead_somewhere_in_the_repository_and_on_the_site(path):
+    text = path.read_text(encoding="utf-8")
+    for target in set(LINK.findall(text)) - GENERATED:
+        assert (DOCS / target).exists(), target
+    for target in LINK.findall(pages.in_the_site(text)):
+        assert not target.startswith(".."), target
+
+
+def test_a_page_is_moved_beside_its_notebooks():
+    moved = pages.in_the_site("[a](../notebooks/0x00_a.ipynb), [b](c.md)")
+    assert moved == "[a](notebooks/0x00_a.ipynb), [b](c.md)"
+    assert LINK.findall("[a](b.md#c) [x](https://y.z) [d](#e)") == ["b.md"]
+
+
+def test_no_two_chapters_begin_with_one_number():
+    titles = [pages.title_of(p) for p in (ROOT / "notebooks").glob("*.ipynb")]
+    numbers = [title.split()[0] for title in titles]
+    assert sorted(set(numbers)) == sorted(numbers)
+
+
 def strings_of(folder: Path) -> str:
     """All string literals of a folder's code, adjacent ones joined, values as {}."""
     import ast
