@@ -150,7 +150,8 @@ def claim_state(
     One record that did not hold is enough for `red`, whatever was recorded after it.
     `version`: of the package that asks. Raises `ClaimError` for what is no record.
     """
-    found = list(records)
+    where = f"the records of claim {claim.id!r}"
+    found = checks.entries(records, where, "records", claims.ClaimError)
     for record in found:
         _check_record(claim.id, record)
     current = [record for record in found if _is_current(claim, record, version)]
@@ -234,10 +235,14 @@ def judge(
 
     `records`: {claim id: records}, the folder that holds them, or None where there was
     no run (then everything is missing). `lines`, `register`: the shipped ones unless
-    given. Raises `ClaimError` for a damaged record and a folder that is none.
+    given. Raises `ClaimError` for a damaged record and a folder that is none, and
+    `GateError` for a line that names a claim of another register.
     """
     register = claims.load() if register is None else register
     lines = load(register=register) if lines is None else lines
+    for line in lines.values():
+        if unknown := [name for name in line.claims if name not in register]:
+            raise GateError(f"line {line.id!r}: no claim {unknown[0]!r} is registered")
     found = _records(records)
     states = {
         claim.id: claim_state(claim, found.get(claim.id, ()), version)

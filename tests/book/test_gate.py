@@ -249,6 +249,15 @@ def test_records_that_checks_left_are_read_from_their_folder(tmp_path, monkeypat
         gate.judge(tmp_path / "nowhere")
 
 
+def test_what_is_no_list_of_records_and_no_gate_of_this_register_is_refused(tmp_path):
+    for broken in (None, 3, "held"):
+        with pytest.raises(ClaimError, match="records of claim '0x07D-one'|is none"):
+            verdict(tmp_path, {**all_green(), ONE.id: broken})
+    lines = {"x": gate.Line("x", "X", "X.", ("0x07D-one", "0x07D-gone"))}
+    with pytest.raises(GateError, match="'x': no claim '0x07D-gone'"):
+        gate.judge({}, lines=lines, register=REGISTER)
+
+
 def test_the_folder_of_records(tmp_path, monkeypatch):
     monkeypatch.setenv(claims.RECORDS_VARIABLE, str(tmp_path))
     assert gate.records_folder() == tmp_path

@@ -34,6 +34,9 @@ def test_the_wheel_holds_package_data_and_type_marker(built):
     for path in data:
         inside = "specbook/_data/" + path.relative_to(ROOT / "data").as_posix()
         assert inside in names
+    # The chapters too: the gate and the errata are read from their texts.
+    for path in (ROOT / "notebooks").glob("*.md"):
+        assert f"specbook/_notebooks/{path.name}" in names
     assert not [n for n in names if n.split("/")[0] in ("tests", "tools", "docs")]
 
 
