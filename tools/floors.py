@@ -44,6 +44,8 @@ FLOORS = {
     "specbook.plotting": 4,
     "specbook.lab": 4,
     "specbook.trace": 4,
+    "specbook.release": 4,
+    "specbook.assertions": 4,
     "specbook.walkthrough": 4,
     "specbook.cli": 5,
     "specbook.cli_common": 5,

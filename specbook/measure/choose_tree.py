@@ -12,9 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .. import __version__, checks
+from .. import checks
 from ..errors import SpecbookError
-from ..topologies.artifact import TreeArtifact
+from ..topologies.artifact import TreeArtifact, kernel_text
 from ..topologies.hardware import Decision, decide
 from .acceptance import AcceptanceProfile
 from .verify_report import VerifyProfile
@@ -125,9 +125,9 @@ def choose_tree(
             "one request" if batch == 1 else f"{batch} requests in one forward"
         ),
         hardware=str(times.machine.get("processor", "not recorded")),
-        kernel=(
-            f"{times.settings.get('runtime' if batch == 1 else 'batch')}; threads "
-            f"{times.machine.get('threads')}; specbook {__version__}"
+        kernel=kernel_text(
+            times.settings.get("runtime" if batch == 1 else "batch"),
+            times.machine.get("threads"),
         ),
         verify_curve=tuple(measured.steps().items()),
         draft_step=drafted / best.depth if best.depth else 0.0,

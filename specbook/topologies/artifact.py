@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import __version__, checks
 from ..errors import ArtifactError, SpecbookError
 from ..tree import CandidateTree
 from .acceptance import by_depth
@@ -34,6 +34,12 @@ def topology_hash(shape: CandidateTree) -> str:
         raise SpecbookError(f"not a CandidateTree: {type(shape).__name__}")
     rows = json.dumps([shape.parents, shape.token_ids], separators=(",", ":"))
     return hashlib.sha256(rows.encode()).hexdigest()
+
+
+def kernel_text(backend: Any, threads: Any) -> str:
+    """What ran a verification, as `TreeArtifact.kernel` says it: the target's own
+    `backend` text, the threads, and this version."""
+    return f"{backend}; threads {threads}; specbook {__version__}"
 
 
 @dataclass(frozen=True, kw_only=True)
