@@ -225,6 +225,25 @@ class FixedPathsSession:
         self._commits += 1
 
 
+class Disguised:
+    """A target under another identity: the same answers, and other claims about where
+    they come from. `about`: fields of its `identity()`, with what is said instead."""
+
+    def __init__(self, target: Any, **about: str) -> None:
+        known = target.identity()
+        for name, value in about.items():
+            checks.one_of(name, "a field of the identity", list(known))
+            checks.text(value, name)
+        self._target, self._about = target, about
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def identity(self) -> dict[str, str]:
+        """As `Target.identity`, with the changes."""
+        return {**self._target.identity(), **self._about}
+
+
 def interval(
     numerators: Sequence[float],
     denominators: Sequence[float],

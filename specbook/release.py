@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from . import paths
 from .contract import contract_of, negotiate
 from .drafts.rest import leakage
 from .engine import round_manifest
@@ -20,8 +22,11 @@ from .errors import ArtifactError, ContractError, ManifestError, SpecbookError
 from .manifest import RoundManifest
 from .measure import setup
 from .measure.verify_report import VerifyProfile
+from .models import skip_storage
+from .models.heads import storage
 from .policy import SamplingPolicy
 from .topologies.artifact import TreeArtifact, kernel_text
+from .training import artifact
 
 HELD, REFUSED, NOTHING = "held", "refused", "nothing to ask"
 
@@ -98,6 +103,32 @@ def review(deployment: Deployment) -> list[Finding]:
         else:
             found.append(Finding(name, NOTHING if reason else HELD, reason or ""))
     return found
+
+
+def shipped() -> dict[str, Callable[[Mapping[str, str]], None]]:
+    """The trained artifacts that the book ships, each with what raises `ArtifactError`
+    unless the artifact is whole and the target of the given identity is its own."""
+    found = {}
+    for kind, check in _OWN_TARGET.items():
+        for folder in sorted(paths.data_path(kind).iterdir()):
+            if folder.is_dir():
+                found[f"{kind} {folder.name}"] = _own_target(folder, check)
+    return found
+
+
+def _own_target(folder: Path, check: Any) -> Callable[[Mapping[str, str]], None]:
+    def ask(identity: Mapping[str, str]) -> None:
+        check(artifact.load_manifest(folder), identity)
+
+    return ask
+
+
+_OWN_TARGET = {
+    "heads": storage.check_target,
+    "adapters": storage.check_target,
+    "skip": skip_storage.check_target,
+    "draft": artifact.check_target,
+}
 
 
 # Each returns None where it holds, and a reason where there is nothing to ask.

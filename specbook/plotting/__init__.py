@@ -39,6 +39,7 @@ from .ledgers import TERM_LOOKS, ledger_bars
 from .masks import draw_mask
 from .tradeoffs import tradeoff
 from .trees import draw_tree, graph, layout
+from .verdicts import verdicts
 
 __all__ = [
     "COLOURS",
@@ -78,4 +79,5 @@ __all__ = [
     "style",
     "tradeoff",
     "variations",
+    "verdicts",
 ]

@@ -7,6 +7,7 @@ from specbook.chance import law
 from specbook.engine import generate
 from specbook.errors import SpecbookError
 from specbook.lab import (
+    Disguised,
     FixedPaths,
     call_order,
     decoded_law,
@@ -130,6 +131,17 @@ def test_fixed_paths_are_checked():
                 max_new_tokens=4,
                 **limits,
             )
+
+
+def test_a_disguised_target_answers_alike_and_says_otherwise():
+    target = TableTarget({(0,): [Fraction(1), Fraction(0)]})
+    other = Disguised(target, checkpoint="another")
+    assert other.lookup((0,)).tolist() == [1, 0] and other.vocab_size == 2
+    changed = {**target.identity(), "checkpoint": "another"}
+    assert other.identity() == changed != target.identity()
+    for wrong in ({"colour": "red"}, {"checkpoint": None}):
+        with pytest.raises(SpecbookError):
+            Disguised(target, **wrong)
 
 
 @pytest.mark.parametrize(

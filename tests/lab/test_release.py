@@ -13,13 +13,16 @@ from specbook import assertions, release
 from specbook.drafts.neural.draft_model import DraftModel
 from specbook.drafts.prompt_lookup import PromptLookup
 from specbook.drafts.rest import Datastore, Rest
-from specbook.errors import SpecbookError
+from specbook.errors import ArtifactError, SpecbookError
+from specbook.lab import Disguised
 from specbook.measure import setup
 from specbook.measure.verify_time import Grid, measure_verify_time
 from specbook.models import TransformersTarget, tiny_llama
+from specbook.paths import data_path
 from specbook.policy import SamplingPolicy
 from specbook.topologies import chain, kary
 from specbook.topologies.artifact import TreeArtifact, kernel_text
+from specbook.training.artifact import load_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,19 +113,6 @@ def refrozen(d, **changes):
     return replace(d, manifest=frozen.replace(mode=d.manifest.mode))
 
 
-class Other:
-    """The same target under another identity."""
-
-    def __init__(self, target, **about):
-        self._target, self._about = target, about
-
-    def __getattr__(self, name):
-        return getattr(self._target, name)
-
-    def identity(self):
-        return {**self._target.identity(), **self._about}
-
-
 def larger_vocabulary(d):
     return refrozen(d, source=DraftModel(TransformersTarget(tiny_llama(vocab_size=99))))
 
@@ -133,7 +123,7 @@ FAULTS = {
         "tokenizers are equal",
     ),
     "a new checkpoint": (
-        lambda d: refrozen(d, target=Other(d.target, checkpoint="new")),
+        lambda d: refrozen(d, target=Disguised(d.target, checkpoint="new")),
         "checkpoint fits the target",
     ),
     "a rule for other semantics": (
@@ -169,7 +159,7 @@ FAULTS = {
         "profile is of what is deployed",
     ),
     "another dtype": (
-        lambda d: refrozen(d, target=Other(d.target, dtype="float16")),
+        lambda d: refrozen(d, target=Disguised(d.target, dtype="float16")),
         "profile is of what is deployed",
     ),
     "another tree": (
@@ -191,6 +181,22 @@ FAULTS = {
 def test_each_fault_is_told_by_its_own_assertion(planned, fault):
     plant, name = FAULTS[fault]
     assert statuses(plant(planned))[name] == release.REFUSED
+
+
+def test_what_is_shipped_is_whole_and_for_one_target():
+    found = release.shipped()
+    kinds = {name.partition(" ")[0] for name in found}
+    assert kinds == {"heads", "adapters", "skip", "draft"}
+    about = load_manifest(data_path("heads", "hydra"))["target"]
+    for name, ask in found.items():
+        ask(about)
+        with pytest.raises(ArtifactError, match="tokenizer"):
+            ask({**about, "tokenizer": "another"})
+        if name.startswith("draft "):
+            ask({**about, "checkpoint": "another"})
+            continue
+        with pytest.raises(ArtifactError, match="checkpoint"):
+            ask({**about, "checkpoint": "another"})
 
 
 TEXT = [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], [5, 4, 3, 2, 1]]
