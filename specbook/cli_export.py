@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,9 +130,10 @@ def vllm_rates(
     """Measured acceptance, to time a chain in vLLM whatever drafts."""
     from .export import vllm
 
-    _, rates = _rates(counts, workload, length)
-    begun, inputs = _base(base, method, model)
-    write(vllm.with_rates(begun, rates, {**_digests(counts), **inputs}), out)
+    profile, rates = _rates(counts, workload, length)
+    begun = _base(base, method, model)
+    made = vllm.with_rates(begun, rates, _digests(*filter(None, (counts, base))))
+    write(_noted(made, profile, workload), out)
 
 
 @vllm_app.command("schedule")
@@ -151,10 +153,10 @@ def vllm_schedule(
     """How many drafts at which batch size, from what rows cost."""
     from .export import vllm
 
-    choices = _choices(counts, times, workload, length, draft_seconds)
-    begun, inputs = _base(base, method, model)
-    inputs = {**_digests(counts, times), **inputs}
-    write(vllm.with_schedule(begun, choices, inputs), out)
+    profile, choices = _choices(counts, times, workload, length, draft_seconds)
+    begun = _base(base, method, model)
+    inputs = _digests(*filter(None, (counts, times, base)))
+    write(_noted(vllm.with_schedule(begun, choices, inputs), profile, workload), out)
 
 
 @vllm_app.command("ngram")
@@ -235,14 +237,15 @@ def sglang_adaptive(
     """The numbers of drafts that SGLang may go between, by batch size."""
     from .export import sglang
 
+    profile, choices = _choices(counts, times, workload, length, draft_seconds)
     made = sglang.adaptive(
-        _choices(counts, times, workload, length, draft_seconds),
+        choices,
         draft_model=draft_model,
         algorithm=algorithm,
         within=within,
         inputs=_digests(counts, times),
     )
-    write(made, out)
+    write(_noted(made, profile, workload), out)
 
 
 @sglang_app.command("ngram")
@@ -297,10 +300,11 @@ def sglang_corpus(
     """Texts for SGLang's n-gram corpus: one JSON string a line."""
     from . import corpora
     from .export import sglang
+    from .export.artifact import read_text
 
     if not text and not package:
         raise SpecbookError("nothing to write: give --text or --package")
-    documents = [_read(path) for path in text or ()]
+    documents = [read_text(path) for path in text or ()]
     inputs = _digests(*(text or ()))
     if package:
         corpora.check_installed(package)
@@ -329,11 +333,11 @@ def llama_cpp_rates(
     """Measured acceptance, to time a chain in llama-server."""
     from .export import llama_cpp
 
-    _, rates = _rates(counts, workload, length)
+    profile, rates = _rates(counts, workload, length)
     made = llama_cpp.rates(
         rates, spec_type=spec_type, draft_model=draft_model, inputs=_digests(counts)
     )
-    write(made, out)
+    write(_noted(made, profile, workload), out)
 
 
 @llama_cpp_app.command("ngram")
@@ -418,32 +422,28 @@ def _made(name: str, options: Mapping[str, Any]) -> Any:
 
 
 def _digests(*files: Path) -> dict[str, str]:
+    """{name: SHA-256}; files of one name are told apart by their paths."""
     from .export.artifact import digest
 
-    return {path.name: digest(path) for path in files}
+    names = [path.name for path in files]
+    return {
+        path.name if names.count(path.name) == 1 else str(path): digest(path)
+        for path in files
+    }
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise SpecbookError(f"{path} is not UTF-8 text: {problem.reason}") from None
-
-
-def _base(
-    path: Path | None, method: str | None, model: str | None
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """What is added to, and its hash."""
+def _base(path: Path | None, method: str | None, model: str | None) -> dict[str, Any]:
+    """The config that is added to."""
     from .export.artifact import read_json
 
     if path is not None:
         if method is not None or model is not None:
             raise SpecbookError("--base already says method and model")
-        return read_json(path, "a speculative config"), _digests(path)
+        return read_json(path, "a speculative config")
     if method is None:
         raise SpecbookError("vLLM must be told how it drafts: give --base or --method")
     told = {"method": method, "model": model}
-    return {name: value for name, value in told.items() if value is not None}, {}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def _rates(
@@ -462,7 +462,7 @@ def _choices(
     workload: str | None,
     length: int | None,
     draft_seconds: float | None,
-) -> list[Any]:
+) -> tuple[AcceptanceProfile, list[Any]]:
     from .export.schedule import choose_lengths
     from .measure.verify_report import VerifyProfile
 
@@ -480,7 +480,19 @@ def _choices(
                 "time to draft: give --draft-seconds"
             )
         draft_seconds = 0.0
-    return choose_lengths(rates, clock, draft_seconds=draft_seconds)
+    return profile, choose_lengths(rates, clock, draft_seconds=draft_seconds)
+
+
+def _noted(export: Export, profile: AcceptanceProfile, workload: str | None) -> Export:
+    """The export with a note of what its rates hold for."""
+    about = profile.settings
+    note = (
+        f"Counted with source {about['source'].split()[0]}, verifier "
+        f"{about['verifier']}, temperature {about['temperature']}, on "
+        f"{workload or ', '.join(profile.workloads())}, of {about['target']}: another "
+        "drafter, temperature or kind of text has other rates."
+    )
+    return replace(export, notes=(*export.notes, note))
 
 
 def _copied(proposal: str) -> bool:

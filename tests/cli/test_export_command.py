@@ -141,6 +141,23 @@ def test_sglang(export, files, tmp_path):
     assert told["speculative-num-draft-tokens"] == 6
 
 
+def test_two_files_of_one_name_are_both_told(export, files, tmp_path):
+    (tmp_path / "b").mkdir()
+    other = tmp_path / "b" / "counts.json"
+    other.write_bytes(files["--times"].read_bytes())
+    words = ["--from", files["--from"], "--times", other, *EAGLE]
+    made = done(*export("vllm", "schedule", *words))
+    assert sorted(made.inputs) == sorted([str(files["--from"]), str(other)])
+    assert len(set(made.inputs.values())) == 2
+
+
+def test_an_export_says_what_its_rates_hold_for(export, files):
+    words = ["vllm", "rates", "--from", files["--from"], *EAGLE, "--workload", "chat"]
+    note = done(*export(*words)).notes[-1]
+    for wanted in ("prompt_lookup", "membership", "temperature 0.0", "on chat"):
+        assert wanted in note
+
+
 def test_a_corpus_of_a_package(export):
     made = done(*export("sglang", "corpus", "--package", "platformdirs"))
     assert len(sglang.read_corpus(made.body)) > 3
@@ -276,6 +293,10 @@ def test_options_that_do_not_fit(export, files, words, told):
         (["transformers", "--source", "rest", "--datastore", "none"], "none"),
         (["transformers", "--datastore", "none"], "option of prompt_lookup"),
         (["sglang", "corpus"], "give --text or --package"),
+        (["sglang", "corpus", "--text", "none.txt"], "there is no file none.txt"),
+        (["sglang", "corpus", "--text", "."], "cannot be read"),
+        (["vllm", "ngram", "--set", "cost=[[1,1e999]]"], "finite"),
+        (["vllm", "ngram", "--set", "prior=null"], "prior"),
         (["sglang", "corpus", "--package", "no-such-package"], "no-such-package"),
         (["sglang", "ngram", "--source", "suffix"], "PromptLookup or a Rest"),
         (["sglang", "ngram", "--source", "kangaroo"], "draws its candidates"),
