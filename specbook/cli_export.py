@@ -69,6 +69,10 @@ DraftSeconds = Annotated[
         "the counted source copies."
     ),
 ]
+Prefix = Annotated[
+    int | None,
+    typer.Option(help="Tokens before the rows, of those timed. Default: the first."),
+]
 Source = Annotated[
     str, typer.Option(help="A draft source that copies: prompt_lookup, rest, suffix.")
 ]
@@ -148,12 +152,13 @@ def vllm_schedule(
     workload: OneWorkload = None,
     length: Positions = None,
     draft_seconds: DraftSeconds = None,
+    prefix: Prefix = None,
     debug: option.Debug = False,
 ) -> None:
     """How many drafts at which batch size, from what rows cost."""
     from .export import vllm
 
-    profile, choices = _choices(counts, times, workload, length, draft_seconds)
+    profile, choices = _choices(counts, times, workload, length, draft_seconds, prefix)
     begun = _base(base, method, model)
     inputs = _digests(*filter(None, (counts, times, base)))
     write(_noted(vllm.with_schedule(begun, choices, inputs), profile, workload), out)
@@ -232,12 +237,13 @@ def sglang_adaptive(
     workload: OneWorkload = None,
     length: Positions = None,
     draft_seconds: DraftSeconds = None,
+    prefix: Prefix = None,
     debug: option.Debug = False,
 ) -> None:
     """The numbers of drafts that SGLang may go between, by batch size."""
     from .export import sglang
 
-    profile, choices = _choices(counts, times, workload, length, draft_seconds)
+    profile, choices = _choices(counts, times, workload, length, draft_seconds, prefix)
     made = sglang.adaptive(
         choices,
         draft_model=draft_model,
@@ -462,6 +468,7 @@ def _choices(
     workload: str | None,
     length: int | None,
     draft_seconds: float | None,
+    prefix: int | None,
 ) -> tuple[AcceptanceProfile, list[Any]]:
     from .export.schedule import choose_lengths
     from .measure.verify_report import VerifyProfile
@@ -480,7 +487,9 @@ def _choices(
                 "time to draft: give --draft-seconds"
             )
         draft_seconds = 0.0
-    return profile, choose_lengths(rates, clock, draft_seconds=draft_seconds)
+    return profile, choose_lengths(
+        rates, clock, draft_seconds=draft_seconds, prefix=prefix
+    )
 
 
 def _noted(export: Export, profile: AcceptanceProfile, workload: str | None) -> Export:

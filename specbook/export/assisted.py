@@ -159,7 +159,8 @@ def assisted(
 def _check(model: Any, input_ids: torch.Tensor, generation_config: Any) -> None:
     if not hasattr(type(model), "_assisted_decoding"):
         raise TargetError(
-            f"{type(model).__name__} has no assisted generation of transformers 5.24"
+            f"{type(model).__name__} has no assisted generation of transformers 5.20 "
+            "to 5.24"
         )
     if (generation_config.num_beams or 1) > 1:
         raise SpecbookError("drafts are verified for one text, not for beams")

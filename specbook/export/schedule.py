@@ -63,15 +63,21 @@ def choose_lengths(
     if longest is not None:
         checks.integer(longest, "longest", least=1)
         rows = rows[:longest]
-    measured: dict[int, str] = {}
-    for forward, batch, before, _ in times.groups():
-        if prefix in (None, before):
-            measured.setdefault(batch, forward)
+    if prefix is None:
+        prefix = times.groups()[0][2] if times.groups() else 1
+    checks.integer(prefix, "prefix", least=1)
+    measured: dict[int, tuple[str, str]] = {}
+    for forward, batch, before, shape in times.groups():
+        # Rows cost by their number; where chains were timed themselves, those it is.
+        if before == prefix and (batch not in measured or shape == "chain"):
+            held = measured.get(batch, (forward, shape))
+            if held[0] == forward:
+                measured[batch] = (forward, shape)
     if not measured:
         raise SpecbookError(f"nothing was measured with {prefix} tokens before")
     found = []
-    for batch, forward in sorted(measured.items()):
-        clock = times.times(forward, batch, prefix)
+    for batch, (forward, shape) in sorted(measured.items()):
+        clock = times.times(forward, batch, prefix, shape)
         # The rows of one request; a chain of K drafts has K + 1 with the root.
         fitting = {n: t for n, t in clock.steps().items() if n <= len(rows) + 1}
         choice = choose(rows, fitting, draft / clock.one)

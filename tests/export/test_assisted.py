@@ -9,7 +9,7 @@ from specbook.drafts.neural.medusa import Medusa
 from specbook.drafts.prompt_lookup import PromptLookup
 from specbook.drafts.rest import Datastore, Rest
 from specbook.drafts.suffix import Suffix
-from specbook.errors import ContractError, SpecbookError
+from specbook.errors import ContractError, SpecbookError, TargetError
 from specbook.export.assisted import Candidates, assisted, generate
 from specbook.models.tiny import tiny_model
 
@@ -174,6 +174,41 @@ def test_one_request_at_a_time(models):
             model.generate(**bad, custom_generate=assisted(Suffix()), max_new_tokens=3)
     with pytest.raises(SpecbookError, match="one request at a time"):
         Candidates(Suffix()).get_candidates(two)
+
+
+def test_models_that_cannot_be_drafted_for():
+    from transformers import (
+        MambaConfig,
+        MambaForCausalLM,
+        T5Config,
+        T5ForConditionalGeneration,
+    )
+
+    sizes = {"vocab_size": 16, "num_layers": 1}
+    made = MambaForCausalLM(
+        MambaConfig(hidden_size=8, state_size=4, num_hidden_layers=1, vocab_size=16)
+    )
+    ids = torch.tensor([[3, 4, 3, 4]])
+    with pytest.raises(TargetError, match="cannot go back before a draft"):
+        generate(made, ids, Suffix(), max_new_tokens=3)
+    made = T5ForConditionalGeneration(
+        T5Config(
+            d_model=8, d_kv=4, d_ff=8, num_heads=2, decoder_start_token_id=0, **sizes
+        )
+    )
+    with pytest.raises(TargetError, match="encoder-decoder"):
+        generate(made, ids, Suffix(), max_new_tokens=3)
+
+
+def test_a_prompt_without_ids(models):
+    model = models["llama"]
+    embedded = model.get_input_embeddings()(torch.tensor([[3, 4, 3]]))
+    with pytest.raises(SpecbookError, match="the prompt has none"):
+        model.generate(
+            inputs_embeds=embedded,
+            custom_generate=assisted(Suffix()),
+            max_new_tokens=3,
+        )
 
 
 def test_what_cannot_draft_for_transformers(models):

@@ -36,6 +36,25 @@ def test_a_draft_step_costs():
     assert costly[0].speedups[1] == pytest.approx(1.8 / 1.9)
 
 
+def test_the_times_that_belong_to_a_chain():
+    """Of several lengths of text the one that is asked for, and the times of chains
+    where they were taken."""
+    from dataclasses import replace
+
+    short, long = times({1: CLOCK[1]}), times({1: CLOCK[8]}, prefix=512)
+    both = replace(short, cells=short.cells + long.cells)
+    (first,) = choose_lengths(RATES, both, draft_seconds=0)
+    (second,) = choose_lengths(RATES, both, draft_seconds=0, prefix=512)
+    assert (first.best, second.best) == (3, 0)
+    stars = tuple(replace(cell, shape="star", depth=0) for cell in long.cells)
+    stars = tuple(replace(cell, prefix=64) for cell in stars)
+    for cells in (stars + short.cells, short.cells + stars):
+        (found,) = choose_lengths(RATES, replace(short, cells=cells), draft_seconds=0)
+        assert found.best == 3
+    (starred,) = choose_lengths(RATES, replace(short, cells=stars), draft_seconds=0)
+    assert starred.best == 0
+
+
 SECONDS = st.floats(0.5, 3.0)
 
 
@@ -75,6 +94,8 @@ def test_what_cannot_be_chosen_from():
         ({"draft_seconds": -1}, "draft_seconds"),
         ({"draft_seconds": None}, "draft_seconds"),
         ({"draft_seconds": 0, "prefix": 7}, "nothing was measured with 7"),
+        ({"draft_seconds": 0, "prefix": 0}, "prefix"),
+        ({"draft_seconds": 0, "prefix": "64"}, "prefix"),
         ({"draft_seconds": 0, "longest": 0}, "longest"),
         ({"draft_seconds": 0, "longest": True}, "longest"),
     ):
