@@ -306,11 +306,11 @@ def sglang_corpus(
     """Texts for SGLang's n-gram corpus: one JSON string a line."""
     from . import corpora
     from .export import sglang
-    from .export.artifact import read_text
+    from .export.artifact import text_of
 
     if not text and not package:
         raise SpecbookError("nothing to write: give --text or --package")
-    documents = [read_text(path) for path in text or ()]
+    documents = [text_of(path) for path in text or ()]
     inputs = _digests(*(text or ()))
     if package:
         corpora.check_installed(package)

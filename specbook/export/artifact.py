@@ -106,7 +106,7 @@ class Export:
             raise ArtifactError(f"{_beside(found)} tells of no export of this version")
         try:
             named = {item.name for item in fields(cls)}
-            values = {**stated["export"], "body": read_text(found)}
+            values = {**stated["export"], "body": text_of(found)}
             if values.keys() != named:
                 raise ArtifactError(f"other fields: {sorted(values.keys() ^ named)}")
             values["notes"] = tuple(values["notes"])
@@ -159,7 +159,7 @@ def read_json(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
     JSON resolve each in their own way. Raises `ArtifactError`, naming file and reason.
     """
     try:
-        found = json.loads(read_text(path), object_pairs_hook=_once)
+        found = json.loads(text_of(path), object_pairs_hook=_once)
     except (ValueError, RecursionError) as problem:
         if isinstance(problem, ArtifactError):
             raise
@@ -178,7 +178,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
+def text_of(path: str | os.PathLike[str]) -> str:
     """The text in a file of UTF-8. Raises `ArtifactError`, naming file and reason."""
     try:
         return Path(path).read_bytes().decode("utf-8")
