@@ -24,6 +24,7 @@ from . import (
     checks,
     cli_export,
     cli_fixture,
+    cli_frontier,
     cli_gate,
     cli_heads,
     cli_measure,
@@ -58,6 +59,7 @@ app = typer.Typer(
 )
 cli_fixture.register(app)
 cli_trees.register(cli_measure.bench_app, cli_measure.measure_app)
+cli_frontier.register(cli_measure.measure_app)
 cli_heads.register(cli_measure.bench_app)
 cli_self.register(cli_measure.bench_app)
 app.add_typer(cli_measure.bench_app, name="bench")

@@ -51,6 +51,7 @@ FLOORS = {
     "specbook.cli_common": 5,
     "specbook.cli_export": 5,
     "specbook.cli_fixture": 5,
+    "specbook.cli_frontier": 5,
     "specbook.cli_gate": 5,
     "specbook.cli_heads": 5,
     "specbook.cli_self": 5,

@@ -28,6 +28,7 @@ from .. import checks
 from ..errors import ArtifactError, SpecbookError
 from ..ledger import COST_TERMS
 from .report import read_as, write_whole
+from .setup import check_same_machine
 
 KIND = "specbook frontier"
 FORMAT = 1
@@ -41,9 +42,6 @@ OWN = "own"
 BINS = 10
 """Of q, for its calibration, and of the place of a token in the target's law."""
 
-SAME_MACHINE = ("processor", "threads", "versions")
-"""What a run must find unchanged to go on with a file."""
-
 
 @dataclass(frozen=True)
 class Configuration:
@@ -53,7 +51,8 @@ class Configuration:
     of the system. `family`: of `FAMILIES`. `topology`: a name like "chain 4", or `OWN`.
     `children`: how a planned shape is filled, "" where the source has no choice.
     `verifier`: a name of the registry. `exact`: the rule keeps the target's law.
-    `switched`: the source may fall silent (`drafts.switch`). `parents`, `ranks`: the
+    `switched`: the source may fall silent (`drafts.switch`). `most`: candidates that a
+    round may have, 0 where only the engine limits them. `parents`, `ranks`: the
     shape, without its root; empty for `OWN`.
     """
 
@@ -64,6 +63,7 @@ class Configuration:
     topology: str = OWN
     children: str = ""
     switched: bool = False
+    most: int = 0
     parents: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
 
@@ -75,6 +75,7 @@ class Configuration:
         checks.one_of(self.family, "family", FAMILIES)
         for name in ("exact", "switched"):
             checks.boolean(getattr(self, name), name)
+        checks.integer(self.most, "most", least=0)
         for name in ("parents", "ranks"):
             listed = checks.entries(getattr(self, name), name, "integers")
             values = tuple(
@@ -100,6 +101,8 @@ class Configuration:
             parts.append(self.topology)
         if self.children:
             parts.append(self.children.replace("_", " "))
+        if self.most:
+            parts.append(f"at most {self.most}")
         told = ", ".join(parts)
         return f"switch({told})" if self.switched else told
 
@@ -161,7 +164,8 @@ class Cost:
 class Screened:
     """What few prompts promise: tokens a round from counted acceptance (or replay), the
     seconds of a round from the measured costs. `prompts`: so many were looked at.
-    `finalist`: it was chosen to be decoded."""
+    `draft_depth`: levels of a draft, the mean round's where they differ. `finalist`:
+    it was chosen to be decoded."""
 
     configuration: Configuration
     dtype: str
@@ -170,6 +174,7 @@ class Screened:
     tokens_per_round: float
     draft_seconds: float
     verify_seconds: float
+    draft_depth: float = 0.0
     finalist: bool = False
 
     def __post_init__(self) -> None:
@@ -179,6 +184,7 @@ class Screened:
         checks.float64(self.tokens_per_round, "tokens_per_round", least=1)
         checks.float64(self.draft_seconds, "draft_seconds", least=0)
         checks.float64(self.verify_seconds, "verify_seconds", least=0)
+        checks.float64(self.draft_depth, "draft_depth", least=0)
         checks.boolean(self.finalist, "finalist")
 
     @property
@@ -201,12 +207,13 @@ class Trace:
     `rounds_by_nodes[n]`: rounds with n candidates. `first_child`, `covered`: of the
     rounds with a candidate, those whose first token was the first candidate, or any at
     depth 1; `distinct`: different candidates at depth 1, added up. `match_lengths`:
-    (candidates with a match length, their sum), for a source that copies. `q_bins`: by
-    q of `BINS` equal parts, (candidates, sum of q, sum of the target's p there).
+    (rounds with a match length, their sum), for a source that looks its text up.
+    `q_bins`: by q of `BINS` equal parts, (candidates, sum of q, sum of the target's p).
     `draft_seconds_by_depth[d]`: (rounds that drafted d deep, their seconds of drafting
-    and retrieval). `round_tokens`, `round_seconds`: each round. `likelihood`: (tokens,
-    sum of log p, sum of entropies, in nats) of the tokens whose law was asked for.
-    `places`: the same tokens by their place in the target's law, most probable first.
+    and retrieval). `round_tokens`, `round_seconds`: each round. `likelihood`: (tokens
+    whose law was asked for, sum of log p, sum of entropies, in nats, tokens of p = 0,
+    which are in no sum), empty for greedy decoding. `places`: how the mass of these
+    tokens lies in the target's law, the most probable tenth first.
     `weight_bytes`, `state_bytes`: what the source holds beside the target;
     `tree_bytes`: temporary target rows of the largest round.
     """
@@ -342,23 +349,20 @@ class FrontierFile:
         machine: dict[str, Any],
     ) -> FrontierFile:
         """A file to add to. One that is at `path` goes on if it is of these settings
-        and of this machine (`SAME_MACHINE`); otherwise `SpecbookError` names what
+        and of this machine (`check_same_machine`); otherwise `SpecbookError` names what
         differs. Raises `ArtifactError` for what is no such file."""
         plain = json.loads(json.dumps(settings))
         if path is None or not Path(path).exists():
             return cls(plain, machine, None if path is None else Path(path))
         found = read(path)
-        for what, mine, theirs, names in (
-            ("settings", plain, found.settings, sorted({*plain, *found.settings})),
-            ("machine", machine, found.machine, SAME_MACHINE),
-        ):
-            for name in names:
-                if mine.get(name) != theirs.get(name):
-                    raise SpecbookError(
-                        f"{path} was measured with another {what}: {name} is "
-                        f"{mine.get(name)!r} now and was {theirs.get(name)!r}; name "
-                        "another file, or remove it"
-                    )
+        for name in sorted({*plain, *found.settings}):
+            if plain.get(name) != found.settings.get(name):
+                raise SpecbookError(
+                    f"{path} was measured with other settings: {name} was "
+                    f"{found.settings.get(name)!r}, now it is {plain.get(name)!r}; "
+                    "name another file, or remove it"
+                )
+        check_same_machine(found.machine, machine, path)
         return found
 
     def has(self, kind: str, *key: Any) -> bool:

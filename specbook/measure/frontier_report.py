@@ -89,6 +89,22 @@ def load(path: str | Path | None = None) -> FrontierFile:
     return read(path)
 
 
+def shipped() -> dict[str, FrontierFile]:
+    """The files of `data/frontier`, by name without its ending; {} where there are
+    none."""
+    try:
+        folder = Path(paths.data_path(SHIPPED))
+    except ArtifactError:
+        return {}
+    return {path.stem: read(path) for path in sorted(folder.glob("*.jsonl"))}
+
+
+def sides(file: FrontierFile) -> list[str]:
+    """Of `SIDES` those that were decoded greedily."""
+    families = {one.family for one in configurations(file)}
+    return [side for side in SIDES if side in families]
+
+
 # ------------------------------------------------------------------------- selections
 
 
@@ -324,6 +340,11 @@ def screened(
     return sorted(found, key=lambda row: row.per_token)
 
 
+def told(ratio: Ratio) -> str:
+    """A ratio with its interval; one prompt alone has none."""
+    return str(ratio) if ratio.prompts > 1 else f"{ratio.value:.2f}, one prompt"
+
+
 def table(
     file: FrontierFile,
     workload: str | None = None,
@@ -374,10 +395,10 @@ def winners(file: FrontierFile, temperature: float = 0.0) -> lab.Table:
                     (workload or "all").replace("_", " "),
                     dtype,
                     best.standing.configuration.name,
-                    str(best.standing.speedup),
-                    f"{best.wins:.0%}",
+                    told(best.standing.speedup),
+                    f"{best.wins:.0%}" if best.standing.prompts > 1 else "",
                     "" if best.runner_up is None else best.runner_up.configuration.name,
-                    str(best.lead or ""),
+                    "" if best.lead is None else told(best.lead),
                 ]
             )
     return lab.table(
@@ -499,6 +520,9 @@ def _frontier_figure(file: FrontierFile, found: Any, draw: Any) -> FramedFigure:
     kept = pareto(file, one.workload, one.dtype, one.temperature)
     names = [s.configuration.name for s in kept]
     exact = [s for s in found if s.configuration.exact]
+    told = f"{names[0]} is the fastest; with no memory to spare it is {names[-1]}"
+    if len(names) == 1:
+        told = f"{names[0]} is the fastest and needs no memory that another saves"
     return draw.figure(
         draw.scatter(
             _points(exact, lambda s: s.extra_bytes / 1e6),
@@ -509,8 +533,7 @@ def _frontier_figure(file: FrontierFile, found: Any, draw: Any) -> FramedFigure:
         f"One point for each of {len(exact)} exact configurations: milliseconds a "
         "committed token over megabytes beside the target. A stepped line joins those "
         f"that nothing beats in both: {', '.join(names)}.",
-        f"{names[0]} is the fastest; with no memory to spare, {names[-1]}: "
-        f"{_where(file, found)}",
+        f"{told}: {_where(file, found)}",
     )
 
 

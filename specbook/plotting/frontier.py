@@ -33,9 +33,9 @@ def scatter(
     and its marker. Names stand in a column to the right, in the order of the points
     from top to bottom, each joined with its point.
 
-    `level`: a height with a dashed line, and its name. `steps`: names that a stepped
-    line joins, from left to right, as the border of what can be had. Returns the
-    figure. Raises `SpecbookError` for no points, and for what is no number.
+    `level`: a height with a dashed line, and its name in the legend. `steps`: names
+    that a stepped line joins, from left to right, as the border of what can be had.
+    Returns the figure. Raises `SpecbookError` for no points, and for what is no number.
     """
     if not isinstance(points, Mapping) or not points:
         raise SpecbookError(f"points must map names to places, got {points!r}")
@@ -80,15 +80,9 @@ def scatter(
             )
         if level is not None:
             height, told = level
-            ax.axhline(float(height), color=MUTED, ls="--", lw=1.2, zorder=0.5)
-            ax.annotate(
-                told,
-                (0.99, float(height)),
-                (0, 3),
-                xycoords=ax.get_yaxis_transform(),
-                textcoords="offset points",
-                ha="right",
-                fontsize=8,
+            # Named in the legend: points and their lines would cross the words.
+            ax.axhline(
+                float(height), color=MUTED, ls="--", lw=1.2, zorder=0.5, label=told
             )
         ax.margins(0.06)
         ax.set_ylim(bottom=0)
@@ -119,7 +113,9 @@ def scatter(
                 },
             )
         legend = fig.legend(
-            loc="outside lower left", ncols=len(groups), handletextpad=0.3
+            loc="outside lower left",
+            ncols=len(groups) + (level is not None),
+            handletextpad=0.3,
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
@@ -154,7 +150,8 @@ def by_depth(lines: Mapping[str, Sequence[float]]) -> Figure:
                 mfc="white",
                 label=name,
             )
-        ax.set_ylim(0, 1)
+        ax.set_ylim(0, 1.03)
+        ax.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_xlabel("depth of the candidate, in tokens")
         ax.set_ylabel("share of rounds that published one")

@@ -19,7 +19,7 @@ from specbook.measure.frontier_data import (
 
 LOOKUP = Configuration("prompt_lookup", "copying", "greedy")
 CHAIN = Configuration(
-    "hydra", "heads", "greedy", True, "chain 2", "top_k", False, (-1, 0), (0, 0)
+    "hydra", "heads", "greedy", True, "chain 2", "top_k", False, 0, (-1, 0), (0, 0)
 )
 TYPICAL = Configuration("prompt_lookup", "copying", "typical", False)
 PEER = Configuration("transformers lookup", "peer", "greedy")

@@ -56,7 +56,7 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path) -> None:
         ({"clock": "cpu"}, {}, "clock"),
         ({"more": 1}, {}, "more"),
         ({}, {"threads": 1}, "threads"),
-        ({}, {"versions": {"torch": "3"}}, "versions"),
+        ({}, {"instructions": "AVX2"}, "instructions"),
     ],
 )
 def test_a_run_with_other_settings_does_not_go_on(

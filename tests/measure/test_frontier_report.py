@@ -148,6 +148,18 @@ def test_tables_are_for_people_and_name_the_winner() -> None:
     }
 
 
+def test_sides_are_those_that_were_decoded() -> None:
+    file = frontier()
+    assert report.sides(file) == ["plain", "peer"]
+    file.rows = [r for r in file.rows if getattr(r, "configuration", None) != PEER]
+    assert report.sides(file) == ["plain"]
+
+
+def test_what_ships_is_read_whole() -> None:
+    for name, file in report.shipped().items():
+        assert file.of("decoded") and report.winner(file).standing, name
+
+
 def test_a_file_of_ones_own_is_loaded(tmp_path: Path) -> None:
     path = frontier().write(tmp_path / "f.jsonl")
     assert report.load(path).rows == frontier().rows

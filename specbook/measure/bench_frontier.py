@@ -1,0 +1,592 @@
+"""`specbook measure frontier`: which source, which topology and which rule, measured.
+
+In three steps. The costs: what rows of a verification take, for each number format. The
+screening: every configuration that the contracts admit gets a prediction, on prompts of
+the development half (`screening`). The decoding: the finalists of every family, plain
+decoding, the best finalist behind a switch and the ways of transformers decode the
+prompts of the evaluation half, taking turns. Everything goes into one file as it is
+found, so a run that was stopped goes on (`frontier_data`); `frontier_report` reads it.
+
+Greedy decoding is measured in every number format that is asked for, sampling in the
+one in which a step is faster: there the tokens differ from run to run, so what can be
+compared is the time, and the law is left to the proofs of the rules.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from .. import __version__, checks, drafts, paths, prompts
+from ..drafts.neural.draft_model import SHIPPED
+from ..drafts.switch import Switch
+from ..errors import SpecbookError
+from ..policy import SamplingPolicy
+from . import recording
+from .bench_decode import DTYPES, UPSTREAM_CANDIDATES, first_difference
+from .bench_decode import transformers_system as transformers_decode
+from .bench_heads import top_two_gap
+from .configurations import BUDGETS, Available, available, every_pair, source_of
+from .decode_report import loop_tokens
+from .frontier_data import PLAIN, Configuration, Cost, Decoded, FrontierFile, Screened
+from .held import held_bytes
+from .screening import Counts, counted, finalists, level_seconds, priced, replayed
+from .setup import Progress, Setup, file, machine, set_up
+from .tracing import traced
+from .verify_time import Grid, measure_verify_time
+
+TEMPERATURES = (0.0, 0.7)
+BATCHES = (2, 4, 8)
+NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+BATCH_NODES = (1, 2, 4, 8)
+TURNS = 5
+PREFIX = 256
+PROMPTS = 6
+MAX_NEW_TOKENS = 64
+SCREEN_PROMPTS = 1
+"""Of each workload, the shortest ones: reading a prompt takes longer than a round."""
+SCREEN_TOKENS = 16
+
+PEERS = ("transformers greedy", "transformers lookup", "transformers assisted")
+
+Action = Callable[[Sequence[int], int], Decoded]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked for beside the prompts; see `run`."""
+
+    target: Any
+    sources: tuple[str, ...] | None
+    draft: Any
+    datastore: Any
+    temperatures: tuple[float, ...]
+    screen_prompts: int
+    screen_tokens: int
+    replay_prompts: int | None
+    each: int
+    batches: tuple[int, ...]
+    turns: int
+    peers: bool
+    seed: int
+
+
+def run(
+    target: str | os.PathLike[str] | None = None,
+    *,
+    sources: Sequence[str] | None = None,
+    draft: str | os.PathLike[str] | None = None,
+    datastore: str | os.PathLike[str] | None = None,
+    workloads: Sequence[str] = prompts.WORKLOADS,
+    half: str = "evaluation",
+    prompts_per_workload: int | None = PROMPTS,
+    max_new_tokens: int = MAX_NEW_TOKENS,
+    dtypes: Sequence[str] = DTYPES,
+    temperatures: Sequence[float] = TEMPERATURES,
+    screen_prompts: int = SCREEN_PROMPTS,
+    screen_tokens: int = SCREEN_TOKENS,
+    replay_prompts: int | None = None,
+    each: int = 1,
+    batches: Sequence[int] = BATCHES,
+    turns: int = TURNS,
+    peers: bool = True,
+    repeats: int = 1,
+    seed: int = 0,
+    clock: str = "wall",
+    out: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> FrontierFile:
+    """Measures the frontier and returns its file.
+
+    `target`, `draft`: folders or hub ids, by default the book's own; `sources`: names
+    of the registry, None for all; `datastore`: an index for REST, which is skipped
+    without one. `workloads`, `half`,
+    `prompts_per_workload`, `max_new_tokens`, `dtypes`, `repeats`, `clock`: as in
+    `bench_decode.run`. `temperatures`: 0 is greedy. `screen_prompts`: of each workload
+    of the development half, `screen_tokens` new tokens each; `replay_prompts`: the
+    first so many recorded answers of each, None for all. `each`: finalists of a
+    family. `batches`: sizes of the batched forward, none for one request alone.
+    `turns`: how often each size of a verification is timed. `peers`: whether
+    transformers decodes too. `out`: the file, which goes on if it is of the same
+    settings and machine. Raises `ValueError` for bad options before a model is loaded.
+    """
+    setup = set_up(
+        target=target,
+        draft=draft,
+        workloads=workloads,
+        half=half,
+        prompts_per_workload=prompts_per_workload,
+        max_new_tokens=max_new_tokens,
+        dtypes=dtypes,
+        repeats=repeats,
+        quick=False,
+        clock=clock,
+        out=None,
+        progress=progress,
+    )
+    if sources is not None:
+        sources = tuple(checks.entries(sources, "sources", "names"))
+        for name in sources:
+            checks.one_of(name, "source", drafts.names())
+    if replay_prompts is not None:
+        checks.integer(replay_prompts, "replay_prompts", least=1)
+    plan = Plan(
+        target,
+        sources,
+        draft,
+        datastore,
+        _temperatures(temperatures),
+        checks.integer(screen_prompts, "screen_prompts", least=1),
+        checks.integer(screen_tokens, "screen_tokens", least=2),
+        replay_prompts,
+        checks.integer(each, "each", least=1),
+        tuple(
+            checks.integer(n, f"batches[{i}]", least=2)
+            for i, n in enumerate(checks.entries(batches, "batches", "integers"))
+        ),
+        checks.integer(turns, "turns", least=1),
+        checks.boolean(peers, "peers"),
+        checks.integer(seed, "seed", least=0),
+    )
+    path = None if out is None else file(out)
+    return _Frontier(setup, plan, path).run()
+
+
+def _temperatures(values: Any) -> tuple[float, ...]:
+    found = tuple(
+        SamplingPolicy(value).temperature
+        for value in checks.entries(values, "temperatures", "numbers")
+    )
+    if not found or len(set(found)) != len(found):
+        raise SpecbookError(f"temperatures must be some that differ, got {found}")
+    return found
+
+
+class _Frontier:
+    """One run, step by step."""
+
+    def __init__(self, setup: Setup, plan: Plan, path: Any) -> None:
+        self.setup, self.plan = setup, plan
+        self.tell = setup.tell
+        self._target: tuple[str, Any] = ("", None)
+        self._sources: tuple[str, list[Available]] = ("", [])
+        self._counts: dict[tuple[float, tuple[str, str, bool]], Counts] = {}
+        ours = self.ours(setup.dtypes[0])
+        about = ours.identity()
+        here = machine()
+        settings = {
+            "versions": {"specbook": __version__, **here["versions"]},
+            "target": {name: about[name] for name in ("checkpoint", "tokenizer")},
+            **setup.settings,
+            "dtypes": list(setup.dtypes),
+            "temperatures": list(plan.temperatures),
+            "screen_prompts": plan.screen_prompts,
+            "screen_tokens": plan.screen_tokens,
+            "replay_prompts": plan.replay_prompts,
+            "sources": None if plan.sources is None else list(plan.sources),
+            "finalists": plan.each,
+            "batches": list(plan.batches),
+            "turns": plan.turns,
+            "peers": plan.peers,
+            "seed": plan.seed,
+            "draft": None if plan.draft is None else str(plan.draft),
+            "datastore": None if plan.datastore is None else str(plan.datastore),
+        }
+        self.file = FrontierFile.at(path, settings, here)
+
+    def run(self) -> FrontierFile:
+        """All steps; what the file has is not done again."""
+        for dtype in self.setup.dtypes:
+            if not any(cost.dtype == dtype for cost in self.file.of("cost")):
+                self.tell(f"{dtype}: timing verifications by their rows")
+                self.file.add(self.costs(dtype))
+        self.tell(self.estimate())
+        order = sorted(self.setup.dtypes, key=lambda name: self.verify(name)[0][1])
+        for dtype in order:
+            for temperature in self.plan.temperatures:
+                if temperature and dtype != order[0]:
+                    continue
+                self.screen(dtype, temperature)
+                self.decode(dtype, temperature)
+        return self.file
+
+    # ------------------------------------------------------------------ what is there
+
+    def ours(self, dtype: str) -> Any:
+        """The target in one number format; one at a time is in memory."""
+        if self._target[0] != dtype:
+            from ..models.loading import load_target
+
+            self._target = ("", None)
+            gc.collect()
+            self.tell(f"{dtype}: loading the target")
+            self._target = (dtype, load_target(self.plan.target, dtype=dtype))
+        return self._target[1]
+
+    def verify(self, dtype: str) -> list[tuple[int, float]]:
+        """Pairs (rows, seconds) of a verification, rising."""
+        found = sorted(
+            (cost.nodes, cost.seconds)
+            for cost in self.file.of("cost")
+            if (cost.dtype, cost.batch) == (dtype, 1)
+        )
+        # A larger size is never taken for cheaper: what is faster is the noise.
+        rising: list[tuple[int, float]] = []
+        for nodes, seconds in found:
+            rising.append((nodes, max([seconds, *(s for _, s in rising[-1:])])))
+        return rising
+
+    def costs(self, dtype: str) -> list[Cost]:
+        """Of the runtime's forward, and of batches where they are asked for."""
+        plan = self.plan
+        grid = Grid(NODES, (PREFIX,), ("sequoia",), (), plan.turns)
+        about = machine()
+        profiles = [
+            measure_verify_time(
+                self.ours(dtype), grid, machine=about, clock=self.setup.now
+            )
+        ]
+        if plan.batches:
+            from ..models.loading import load_target
+
+            generic = load_target(plan.target, dtype=dtype, forward="transformers")
+            grid = Grid(
+                BATCH_NODES, (PREFIX,), ("sequoia",), plan.batches, min(plan.turns, 3)
+            )
+            profiles.append(
+                measure_verify_time(
+                    self.ours(dtype),
+                    grid,
+                    batched=generic,
+                    machine=about,
+                    clock=self.setup.now,
+                ).of("batch")
+            )
+            del generic
+            gc.collect()
+        return [
+            Cost(
+                dtype,
+                cell.batch,
+                cell.nodes,
+                round(median(cell.seconds), 7),
+                round(cell.mask_seconds, 9),
+                round(cell.transfer_seconds, 9),
+                cell.kv_bytes,
+            )
+            for profile in profiles
+            for cell in profile.cells
+        ]
+
+    def sources(self, dtype: str) -> list[Available]:
+        """Those that can take part; the others are noted once."""
+        if self._sources[0] == dtype:
+            return self._sources[1]
+        found, skipped = available(
+            self.ours(dtype),
+            names=self.plan.sources,
+            draft=self.plan.draft,
+            datastore=self.plan.datastore,
+            dtype=dtype,
+            cost=self.verify(dtype),
+        )
+        self._sources = (dtype, found)
+        new = [one for one in skipped if not self.file.has("skipped", *one.key)]
+        if new:
+            self.file.add(new)
+        return found
+
+    def estimate(self) -> str:
+        """A line: how long the rest will take, by the measured rows."""
+        plan, setup = self.plan, self.setup
+        step = {dtype: self.verify(dtype)[0][1] for dtype in setup.dtypes}
+        tree = {dtype: self.verify(dtype)[-3][1] for dtype in setup.dtypes}
+        first = min(step, key=lambda name: step[name])
+        sources = self.sources(first)
+        seconds = 0.0
+        read = 6 * tree[first]  # of a prompt: some hundreds of rows, many at once
+        for temperature in plan.temperatures:
+            pairs = len(every_pair(temperature, sources))
+            for dtype in setup.dtypes if temperature == 0 else (first,):
+                if self._screened(dtype, temperature):
+                    seconds += 0
+                elif dtype == first:
+                    asked = plan.screen_prompts * len(setup.settings["workloads"])
+                    rounds = 0.7 * plan.screen_tokens
+                    seconds += pairs * asked * (read / 2 + rounds * tree[dtype])
+                else:
+                    seconds += pairs * (read / 2 + 4 * tree[dtype])
+                families = len({source.family for source in sources})
+                systems = 2 + plan.each * families
+                systems += 2 if temperature else len(PEERS) * plan.peers
+                left = len(setup.chosen) - len(self._done(dtype, temperature))
+                one = 6 * tree[dtype] + setup.max_new_tokens * step[dtype]
+                seconds += left * systems * one * setup.repeats
+        return f"about {seconds / 60:.0f} minutes by these times, if nothing else runs"
+
+    def _screened(self, dtype: str, temperature: float) -> list[Screened]:
+        return [
+            row
+            for row in self.file.of("screened")
+            if (row.dtype, row.temperature) == (dtype, temperature)
+        ]
+
+    def _done(self, dtype: str, temperature: float) -> set[str]:
+        """Prompts that were decoded: all their rows were written at once."""
+        return {
+            row.prompt
+            for row in self.file.of("decoded")
+            if (row.dtype, row.temperature) == (dtype, temperature)
+        }
+
+    # ---------------------------------------------------------------------- screening
+
+    def screen(self, dtype: str, temperature: float) -> None:
+        """Predicts every configuration and marks the finalists."""
+        if self._screened(dtype, temperature):
+            return
+        verify = self.verify(dtype)
+        sources = self.sources(dtype)
+        pairs = every_pair(temperature, sources)
+        asked = self.asked(self.ours(dtype))
+        rows: list[Screened] = []
+        began = self.setup.now()
+        for number, drawing in enumerate(pairs, 1):
+            found: list[Screened] = []
+            name = drawing.source.name
+            recorded = self.recorded(temperature)
+            if drawing.source.family == "copying" and recorded is not None:
+                found += replayed(drawing, recorded, verify, BUDGETS, dtype=dtype)
+            known = {row.configuration.verifier for row in found}
+            if set(drawing.rules) - known:
+                key = (temperature, drawing.key)
+                level = None
+                if key not in self._counts:
+                    self._counts[key] = counted(
+                        self.ours(dtype),
+                        drawing,
+                        asked,
+                        temperature=temperature,
+                        max_new_tokens=self.plan.screen_tokens,
+                        seed=self.plan.seed,
+                    )
+                else:
+                    level = level_seconds(
+                        self.ours(dtype), drawing, asked[0], temperature
+                    )
+                # The counts hold no model, but their drawing's source does.
+                counts = replace(self._counts[key], drawing=drawing)
+                found += [
+                    row
+                    for row in priced(
+                        counts,
+                        verify,
+                        dtype=dtype,
+                        temperature=temperature,
+                        level=level,
+                    )
+                    if row.configuration.verifier not in known
+                ]
+            rows += found
+            spent = self.setup.now() - began
+            self.tell(
+                f"{dtype}, {temperature:g}: screened {name} {drawing.children} "
+                f"({number} of {len(pairs)}), {len(found)} configurations; "
+                f"{spent / number * (len(pairs) - number):.0f} s left"
+            )
+        chosen = {
+            id(row)
+            for row in finalists(rows, each=self.plan.each, heuristics=temperature > 0)
+        }
+        self.file.add(replace(row, finalist=id(row) in chosen) for row in rows)
+
+    def asked(self, ours: Any) -> list[list[int]]:
+        """Ids of the shortest prompts of each workload of the development half."""
+        found = []
+        for workload in self.setup.settings["workloads"]:
+            listed = prompts.load(workload, "development")
+            encoded = replace(self.setup, chosen=tuple(listed)).encoded(ours)
+            ids = sorted((ids for _, ids in encoded), key=len)
+            found += ids[: self.plan.screen_prompts]
+        return found
+
+    def recorded(self, temperature: float) -> recording.Recording | None:
+        """The shipped answers of this target to the development prompts, if there are
+        any at this temperature."""
+        try:
+            found = recording.load(temperature, half="development")
+        except ValueError:
+            return None
+        theirs = found.about.get("target", {})
+        about = self._target[1].identity()
+        if any(theirs.get(n) != about[n] for n in ("checkpoint", "tokenizer")):
+            return None
+        outputs = [
+            output
+            for workload in self.setup.settings["workloads"]
+            for output in found.select(workload).outputs[: self.plan.replay_prompts]
+        ]
+        return replace(found, outputs=tuple(outputs))
+
+    # ----------------------------------------------------------------------- decoding
+
+    def decode(self, dtype: str, temperature: float) -> None:
+        """Plain decoding, the finalists and the peers take turns on the prompts."""
+        done = self._done(dtype, temperature)
+        left = [prompt for prompt in self.setup.chosen if prompt.id not in done]
+        if not left:
+            return
+        ours = self.ours(dtype)
+        systems = self.systems(dtype, temperature)
+        encoded = replace(self.setup, chosen=tuple(left)).encoded(ours)
+        for decode in systems.values():
+            decode(encoded[0][1][:64], 4)  # warm
+        began = self.setup.now()
+        for number, (prompt, ids) in enumerate(encoded, 1):
+            self.file.add(self.turns(systems, prompt, ids, number, dtype, temperature))
+            spent = self.setup.now() - began
+            self.tell(
+                f"{dtype}, {temperature:g}: {prompt.id} ({number} of {len(encoded)}); "
+                f"{spent / number * (len(encoded) - number):.0f} s left"
+            )
+        del systems
+        gc.collect()
+
+    def turns(
+        self,
+        systems: Mapping[Configuration, Any],
+        prompt: prompts.Prompt,
+        ids: list[int],
+        number: int,
+        dtype: str,
+        temperature: float,
+    ) -> list[Decoded]:
+        """One prompt, by every system in turn."""
+        names = list(systems)
+        outcomes: dict[Configuration, Any] = {}
+        seconds: dict[Configuration, list[float]] = {name: [] for name in names}
+        for turn in range(self.setup.repeats):
+            first = (number + turn) % len(names)
+            for name in names[first:] + names[:first]:
+                outcomes[name] = systems[name](ids, self.setup.max_new_tokens)
+                seconds[name].append(outcomes[name][1])
+        plain = outcomes[PLAIN][0]
+        rows = []
+        for name in names:
+            tokens, _, rounds, trace = outcomes[name]
+            found = first_difference(plain, tokens) if temperature == 0 else None
+            gap = None
+            if found is not None:
+                gap = top_two_gap(self.ours(dtype), [*ids, *plain[: found[0]]])
+            rows.append(
+                Decoded(
+                    name,
+                    dtype,
+                    temperature,
+                    prompt.workload,
+                    prompt.id,
+                    len(ids),
+                    len(tokens),
+                    round(median(seconds[name]), 6),
+                    rounds,
+                    loop_tokens(tokens),
+                    None if temperature else found is None,
+                    gap,
+                    trace,
+                )
+            )
+        return rows
+
+    def systems(self, dtype: str, temperature: float) -> dict[Configuration, Any]:
+        """What decodes, by its configuration; plain decoding first."""
+        sources = self.sources(dtype)
+        chosen = [row for row in self._screened(dtype, temperature) if row.finalist]
+        found = {PLAIN: self.system(None, PLAIN, dtype, temperature)}
+        for row in chosen:
+            source = source_of(row.configuration, sources)
+            found[row.configuration] = self.system(
+                source, row.configuration, dtype, temperature
+            )
+        exact = [
+            row
+            for row in chosen
+            if row.configuration.exact and row.configuration.family != "copying"
+        ]
+        # A source that copies adapts already, and looking up costs it nothing.
+        if exact:
+            best = min(exact, key=lambda row: row.per_token)
+            switched = replace(best.configuration, switched=True)
+            source = Switch(
+                source_of(best.configuration, sources),
+                cost=self.verify(dtype),
+                drafting=best.draft_seconds / max(1.0, best.draft_depth),
+            )
+            found[switched] = self.system(source, switched, dtype, temperature)
+        if self.plan.peers and temperature == 0:
+            found |= self.peers(dtype)
+        return found
+
+    def system(
+        self, source: Any, one: Configuration, dtype: str, temperature: float
+    ) -> Any:
+        """Our engine with this source and rule, every run with its trace."""
+        ours = self.ours(dtype)
+        shares = one.family == "self"
+        weights = 0
+        if source is not None:
+            weights = held_bytes(source, beside=(ours,), shares_state=shares)
+        rule = one.verifier
+        if one == PLAIN and temperature:
+            rule = "membership"  # which draws from the target, where nothing is drafted
+
+        def decode(ids: list[int], max_new_tokens: int) -> tuple[Any, ...]:
+            made = traced(
+                ours,
+                source,
+                rule,
+                ids,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                seed=self.plan.seed,
+                max_nodes=one.most or None,
+                exact=one.exact,
+                weight_bytes=weights,
+                shares_state=shares,
+                clock=self.setup.now,
+            )
+            trace = made.trace
+            return made.tokens, made.seconds, len(trace.round_tokens), trace
+
+        return decode
+
+    def peers(self, dtype: str) -> dict[Configuration, Any]:
+        """The three ways of transformers on the same weights, greedily."""
+        from ..models.checkpoint import load_transformers_model
+
+        source = self.ours(dtype).source
+        model = load_transformers_model(source, dtype=dtype)
+        draft = self.plan.draft
+        folder = paths.data_path(*SHIPPED) if draft is None else draft
+        assistant = load_transformers_model(folder, dtype=dtype)
+        options: dict[str, dict[str, Any]] = {
+            PEERS[0]: {},
+            PEERS[1]: {"prompt_lookup_num_tokens": UPSTREAM_CANDIDATES},
+            PEERS[2]: {"assistant_model": assistant},
+        }
+        found = {}
+        for name, chosen in options.items():
+            decode = transformers_decode(model, **chosen)
+
+            def timed(
+                ids: list[int], max_new_tokens: int, decode: Any = decode
+            ) -> tuple[Any, ...]:
+                began = self.setup.now()
+                made = decode(ids, max_new_tokens)
+                return made.tokens, self.setup.now() - began, made.rounds, None
+
+            found[Configuration(name, "peer", "greedy")] = timed
+        return found

@@ -1,0 +1,160 @@
+"""A whole run on tiny checkpoints: it finds, writes, goes on, and refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specbook import registry
+from specbook.errors import SpecbookError
+from specbook.measure import bench_frontier, frontier_report
+from specbook.measure.frontier_data import PLAIN, FrontierFile, read
+from tests.measure.test_bench_draft import checkpoint
+
+OPTIONS: dict[str, Any] = {
+    "workloads": ("chat",),
+    "prompts_per_workload": 2,
+    "max_new_tokens": 10,
+    "screen_tokens": 6,
+    "turns": 1,
+    "batches": (2,),
+    "dtypes": ("float32", "bfloat16"),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_grid() -> Any:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(bench_frontier, "NODES", (1, 2, 4, 8, 16))
+    patch.setattr(bench_frontier, "BATCH_NODES", (1, 2))
+    patch.setattr(bench_frontier, "PREFIX", 8)
+    # A source and a rule of a reader: each one file and one line.
+    patch.setitem(registry.DRAFTS, "echo", "tests.measure.echo:Echo")  # type: ignore[arg-type]
+    patch.setitem(  # type: ignore[arg-type]
+        registry.VERIFIERS, "membership_too", "tests.measure.echo:RULE"
+    )
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("tiny")
+    return checkpoint(root / "target", 0, 2), checkpoint(root / "draft", 1, 1)
+
+
+def measure(tiny: tuple[Path, Path], out: Path, **changes: Any) -> FrontierFile:
+    target, draft = tiny
+    return bench_frontier.run(target, draft=draft, out=out, **{**OPTIONS, **changes})
+
+
+@pytest.fixture(scope="module")
+def whole(tiny: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    path = tmp_path_factory.mktemp("out") / "frontier.jsonl"
+    told: list[str] = []
+    return measure(tiny, path, progress=told.append), path, told
+
+
+def test_a_run_measures_all_that_may_meet(whole: Any) -> None:
+    file, path, told = whole
+    assert read(path).rows == file.rows
+    names = {row.configuration.source for row in file.of("screened")}
+    assert names == {"prompt_lookup", "suffix", "echo", "draft_model", "staged"}
+    rules = {row.configuration.verifier for row in file.of("screened")}
+    assert {"membership_too", "sequoia", "spechub", "typical", "ensemble"} <= rules
+    skipped = {row.source for row in file.of("skipped")}
+    assert names | skipped == set(registry.DRAFTS) and not names & skipped
+    assert {row.batch for row in file.of("cost")} == {1, 2}
+    assert any("minutes" in line for line in told) and "s left" in told[-1]
+
+
+def test_finalists_plain_the_switch_and_peers_take_turns(whole: Any) -> None:
+    file, _, _ = whole
+    greedy = frontier_report.configurations(file, "float32")
+    assert greedy[0] == PLAIN and sum(one.switched for one in greedy) == 1
+    families = {one.family for one in greedy}
+    assert families == {"plain", "copying", "model", "peer"}
+    assert sum(one.family == "peer" for one in greedy) == 3
+    marked = {
+        row.configuration
+        for row in file.of("screened")
+        if row.finalist and (row.dtype, row.temperature) == ("float32", 0.0)
+    }
+    assert marked <= set(greedy)
+    (warm,) = frontier_report.dtypes(file, 0.7)  # the faster one alone
+    sampled = frontier_report.configurations(file, warm, 0.7)
+    assert {one.verifier for one in sampled if not one.exact} == {"typical", "ensemble"}
+    assert not any(one.family == "peer" for one in sampled)
+    prompts = {row.prompt for row in file.of("decoded")}
+    assert len(prompts) == 2
+    assert len(file.of("decoded")) == 2 * (2 * len(greedy) + len(sampled))
+
+
+def test_greedy_tokens_are_those_of_plain_decoding(whole: Any) -> None:
+    file, _, _ = whole
+    for row in file.of("decoded"):
+        if row.temperature:
+            assert row.same is None and row.gap is None
+        elif row.dtype == "float32":
+            assert row.same is True
+        else:
+            assert (row.gap is None) == row.same
+        assert (row.trace is None) == (row.configuration.family == "peer")
+    for one in frontier_report.standings(file, "chat", "float32"):
+        assert one.prompts == 2
+
+
+def test_a_run_that_was_stopped_goes_on(
+    tiny: tuple[Path, Path], whole: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    file, _, _ = whole
+    path = tmp_path / "frontier.jsonl"
+    half = FrontierFile(file.settings, file.machine, path)
+    # One prompt at 0.7 is missing, and nothing else may be measured again.
+    lost = {row.prompt for row in file.of("decoded") if row.temperature}
+    one = sorted(lost)[0]
+    kept = [
+        row
+        for row in file.rows
+        if not (getattr(row, "prompt", "") == one and row.temperature)
+    ]
+    half.add(kept)
+    for name in ("measure_verify_time", "counted", "replayed"):
+        monkeypatch.setattr(bench_frontier, name, None)
+    again = measure(tiny, path)
+    assert again.rows[: len(kept)] == kept and len(again.rows) == len(file.rows)
+    assert {row.prompt for row in again.rows[len(kept) :]} == {one}
+
+
+def test_other_settings_do_not_go_on(tiny: tuple[Path, Path], whole: Any) -> None:
+    _, path, _ = whole
+    with pytest.raises(SpecbookError, match="max_new_tokens"):
+        measure(tiny, path, max_new_tokens=11)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"temperatures": ()}, "temperatures"),
+        ({"temperatures": (0.0, 0.0)}, "temperatures"),
+        ({"temperatures": (-1.0,)}, "temperature"),
+        ({"sources": ("none",)}, "source"),
+        ({"sources": "suffix"}, "sources"),
+        ({"screen_tokens": 1}, "screen_tokens"),
+        ({"screen_prompts": True}, "screen_prompts"),
+        ({"replay_prompts": 0}, "replay_prompts"),
+        ({"batches": (1,)}, "batches"),
+        ({"each": 0}, "each"),
+        ({"peers": 1}, "peers"),
+        ({"turns": 0}, "turns"),
+        ({"seed": -1}, "seed"),
+        ({"workloads": ()}, "workload"),
+    ],
+)
+def test_bad_options_are_told_before_a_model_is_loaded(
+    options: Any, named: str
+) -> None:
+    with pytest.raises(SpecbookError, match=named):
+        bench_frontier.run("no such folder", **options)
