@@ -104,6 +104,30 @@ def boolean(
     return bool(value)
 
 
+def instance(
+    value: Any,
+    name: str,
+    kind: type[Any] | tuple[type[Any], ...],
+    *,
+    error: type[SpecbookError] = SpecbookError,
+) -> Any:
+    """`value`, checked to be of `kind` (or of one of several)."""
+    if not isinstance(value, kind):
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        told = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
+        raise error(f"{name} must be a {told}, got {value!r}")
+    return value
+
+
+def function(
+    value: Any, name: str, *, error: type[SpecbookError] = SpecbookError
+) -> Any:
+    """`value`, checked to be something that can be called, and no class."""
+    if not callable(value) or isinstance(value, type):
+        raise error(f"{name} must be a function, got {value!r}")
+    return value
+
+
 def text(value: Any, name: str, *, error: type[SpecbookError] = SpecbookError) -> str:
     """`value`, checked to be text."""
     if not isinstance(value, str):

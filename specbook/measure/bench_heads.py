@@ -285,7 +285,7 @@ def _one_dtype(
     setup.tell(f"{dtype}: counting acceptance on the development half")
     developed = _developed(setup, plans, ours)
     for kind, source in sources.items():
-        ranked = rank_answers(ours, source, developed)
+        ranked = rank_answers(ours, source, developed, max_new_tokens=_tokens(setup))
         rows = accepted(ours, source, ranked, slots=SLOTS, about_machine={})
         slots = tuple(map(tuple, rows.observed().acceptance()))
         setup.tell(f"{dtype}: timing the stages of {kind}")
@@ -346,7 +346,10 @@ def _one_dtype(
             _recorded(ours, prompt, ids, answers[tuple(ids)]) for prompt, ids in encoded
         ]
         for kind, source in sources.items():
-            found.agreements += agreements(kind, rank_answers(ours, source, said))
+            ranked = rank_answers(
+                ours, source, said, max_new_tokens=setup.max_new_tokens
+            )
+            found.agreements += agreements(kind, ranked)
 
 
 def _times(setup: Setup, plans: _Plans, ours: Any, dtype: str) -> Times:
@@ -372,8 +375,13 @@ def _developed(setup: Setup, plans: _Plans, ours: Any) -> list[RecordedOutput]:
     return plain_answers(
         ours,
         [(prompt.workload, prompt.id, ids) for prompt, ids in asked],
-        min(CALIBRATION_TOKENS, setup.max_new_tokens),
+        _tokens(setup),
     )
+
+
+def _tokens(setup: Setup) -> int:
+    """Of an answer to a development prompt, at most."""
+    return min(CALIBRATION_TOKENS, setup.max_new_tokens)
 
 
 def source_of(

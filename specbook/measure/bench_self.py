@@ -235,12 +235,18 @@ def costs_of(
 def promised(stored: Any, dtype: str) -> list[Objective]:
     """What the search for a skip vector promised in this dtype, over plain decoding; []
     where it was made in another one, or says nothing."""
+    checks.text(dtype, "dtype")
     value, plain = (stored.choice.get(name) for name in ("value", "plain"))
-    searched_in = stored.manifest.get("settings", {}).get("dtype")
+    settings, on = (stored.manifest.get(name) for name in ("settings", "machine"))
+    searched_in = settings.get("dtype") if isinstance(settings, Mapping) else None
     if searched_in != dtype or not value or not plain:
         return []
-    machine_line = stored.manifest.get("machine", {}).get("line", "")
-    return [Objective(dtype, value / plain, machine_line)]
+    value, plain = (
+        checks.float64(one, f"{name} of the search")
+        for one, name in ((value, "value"), (plain, "plain"))
+    )
+    line = on.get("line", "") if isinstance(on, Mapping) else ""
+    return [Objective(dtype, value / plain, str(line))]
 
 
 def runs_of(method: str, stored: Any) -> str:

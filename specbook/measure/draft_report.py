@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .. import checks
 from ..errors import SpecbookError
 from .decode_report import Difference, PromptReport, Sample, speed_ratio
-from .report import Ratio, Table
+from .report import Ratio, Table, percent
 
 if TYPE_CHECKING:
     from ..engine import Round
@@ -243,8 +243,8 @@ class DraftReport(PromptReport):
                         str(item.offered),
                         str(item.reached),
                         str(item.accepted),
-                        _share(item.conditional),
-                        _share(item.survival),
+                        percent(item.conditional),
+                        percent(item.survival),
                     ]
                     for item in (*self.depths, *pooled(self.depths))
                 ],
@@ -265,7 +265,7 @@ class DraftReport(PromptReport):
             f"{tokens / sum(s.seconds for s in found):.2f}",
             f"{tokens / sum(s.rounds for s in found):.2f}",
             str(drafted) if drafted else "",
-            _share(accepted / drafted) if drafted else "",
+            percent(accepted / drafted) if drafted else "",
             "" if spent is None else f"{1e3 * spent:.2f}",
         ]
 
@@ -302,7 +302,3 @@ class DraftReport(PromptReport):
     def derived(self) -> dict[str, Any]:
         rows = [{**row, "ratio": asdict(row["ratio"])} for row in self.pair_rows()]
         return {"ratios": rows}
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"

@@ -55,7 +55,7 @@ class RankedAnswer:
     one, token j + i, in the law of the head; -1 where the answer has no such token. A
     token that a cut vocabulary lacks comes after all others. `q` float64 [n, K]: the
     probability of the head's most probable token, 0 where there is no row. `ended`:
-    whether the answer's last token is an end token.
+    whether an end token ended the answer before the last token that was allowed.
     """
 
     workload: str
@@ -123,22 +123,32 @@ def plain_answers(
 
 
 def rank_answers(
-    target: Any, source: HeadsSource, answers: Iterable[RecordedOutput]
+    target: Any,
+    source: HeadsSource,
+    answers: Iterable[RecordedOutput],
+    *,
+    max_new_tokens: int | None = None,
 ) -> list[RankedAnswer]:
     """The ranks of the true tokens in every answer; see the module.
 
     `target`: one with hidden states. `source`: heads for it; its plan has no part in
-    this. `answers`: the target's own greedy ones. Raises what `check_target` raises for
+    this. `answers`: the target's own greedy ones, of `max_new_tokens` at most; None
+    where nobody knows, and an end token is taken not to be the last one that was
+    allowed. Raises what `check_target` raises for
     heads of another target, and `SpecbookError` for what is no answer.
     """
     _check_source(source)
     source.check_target(target)
+    if max_new_tokens is not None:
+        checks.integer(max_new_tokens, "max_new_tokens", least=1)
     found = []
     for number, answer in enumerate(checks.entries(answers, "answers", "answers")):
         if not isinstance(answer, RecordedOutput):
             raise SpecbookError(f"answers[{number}] is no RecordedOutput: {answer!r}")
         ranks, q = _read(target, source, answer)
-        ended = answer.stop_reason == "eos"
+        ended = answer.stop_reason == "eos" and _has_room(
+            target, answer, max_new_tokens
+        )
         found.append(
             RankedAnswer(
                 answer.workload,
@@ -149,6 +159,13 @@ def rank_answers(
             )
         )
     return found
+
+
+def _has_room(target: Any, answer: RecordedOutput, most: int | None) -> bool:
+    """Whether one more token was allowed behind the answer."""
+    n, limit = len(answer.tokens), target.context_limit
+    within = limit is None or len(answer.prompt_ids) + n < limit
+    return within and (most is None or n < most)
 
 
 @torch.inference_mode()
@@ -240,9 +257,9 @@ def play(answer: RankedAnswer, shape: CandidateTree) -> PromptCounts:
     """The rounds of greedy decoding with the planned tree `shape`, its children the
     most probable tokens: how many, and which slots they tried and selected.
 
-    The first round has no candidate. As in the engine, the last token that was asked
-    for is never one; what might lie behind an end token is not counted. Raises
-    `SpecbookError` for a shape that is deeper than there are heads.
+    The first round has no candidate. As in the engine, the last token that was allowed
+    is never one, an end token or not; what might lie behind an end token is not
+    counted. Raises `SpecbookError` for a shape that is deeper than there are heads.
     """
     if not isinstance(answer, RankedAnswer):
         raise SpecbookError(f"not a RankedAnswer: {answer!r}")

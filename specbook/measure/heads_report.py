@@ -22,8 +22,8 @@ from ..tree import CandidateTree
 from .decode_report import Difference, Sample
 from .head_stages import StageCosts
 from .head_tradeoff import Tradeoff, tradeoff
-from .plain_report import ALL, PLAIN, PlainReport
-from .report import Ratio, Table
+from .plain_report import ALL, PLAIN, PlainReport, aims_table
+from .report import Ratio, Table, percent
 
 if TYPE_CHECKING:
     from ..plotting import FramedFigure
@@ -335,7 +335,9 @@ class HeadsReport(PlainReport):
             self._stages_table(),
             *(self._sizes_table(dtype) for dtype in self.dtypes if self.measured),
             self.agreement(),
-            self._aims_table(),
+            aims_table(
+                self.aims(), head="at least", missed="not reached", forms=(".3g", "g")
+            ),
         ]
         return [table for table in made if table[2]]
 
@@ -351,8 +353,8 @@ class HeadsReport(PlainReport):
             [
                 kind,
                 scope,
-                *(_share(self.agreed(kind, depth, scope)) for depth in depths),
-                *(_share(self.agreed(kind, d, scope, chain=True)) for d in depths),
+                *(percent(self.agreed(kind, depth, scope)) for depth in depths),
+                *(percent(self.agreed(kind, d, scope, chain=True)) for d in depths),
             ]
             for scope in self.scopes
             for kind in self.kinds
@@ -382,7 +384,7 @@ class HeadsReport(PlainReport):
                         kind,
                         str(depth),
                         "" if error is None else f"{error:.3f}",
-                        *(_share(found.get(place)) for place in range(10)),
+                        *(percent(found.get(place)) for place in range(10)),
                     ]
                 )
         return (
@@ -567,18 +569,6 @@ class HeadsReport(PlainReport):
             rows,
         )
 
-    def _aims_table(self) -> Table:
-        rows = [
-            [
-                row["what"],
-                f"{row['measured']:.3g}",
-                f"{row['aim']:g}",
-                "reached" if row["kept"] else "not reached",
-            ]
-            for row in self.aims()
-        ]
-        return "Aims", ["what", "measured", "at least", ""], rows
-
     @property
     def drawable(self) -> bool:
         """Whether a kind decoded with a tree."""
@@ -655,7 +645,3 @@ def _over(one: float | None, other: float | None) -> float | None:
 
 def _less(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one - other
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"

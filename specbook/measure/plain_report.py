@@ -5,7 +5,8 @@ intervals from drawing the prompts again. Reading it needs no torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .. import checks
 from ..errors import SpecbookError
@@ -134,6 +135,28 @@ class PlainReport(PromptReport):
             ],
             rows,
         )
+
+
+def aims_table(
+    aims: Iterable[Mapping[str, Any]],
+    *,
+    head: str,
+    missed: str,
+    forms: tuple[str, str],
+) -> Table:
+    """A row for each of `aims`: "what", "measured", "aim" and whether it was "kept".
+    `head` stands above the aims, `missed` where one was not kept; `forms`: how measured
+    and aim are written."""
+    rows = [
+        [
+            row["what"],
+            format(row["measured"], forms[0]),
+            format(row["aim"], forms[1]),
+            "reached" if row["kept"] else missed,
+        ]
+        for row in aims
+    ]
+    return "Aims", ["what", "measured", head, ""], rows
 
 
 def _spent(found: Sequence[Sample]) -> list[str]:

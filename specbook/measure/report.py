@@ -59,6 +59,11 @@ class Ratio:
         return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
+def percent(value: float | None) -> str:
+    """A share in whole percent; nothing where there is none."""
+    return "" if value is None else f"{value:.0%}"
+
+
 def resampled(
     table: Any, of: Callable[[np.ndarray], np.ndarray], *, seed: int = 0
 ) -> Ratio:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import checks
 from .decode_report import Difference, Sample
-from .plain_report import ALL, PLAIN, PlainReport
-from .report import Table
+from .plain_report import ALL, PLAIN, PlainReport, aims_table
+from .report import Table, percent
 
 if TYPE_CHECKING:
     from ..plotting import FramedFigure
@@ -64,7 +64,8 @@ class Objective:
     machine: str
 
     def __post_init__(self) -> None:
-        checks.text(self.dtype, "dtype")
+        for name in ("dtype", "machine"):
+            checks.text(getattr(self, name), name)
         checks.float64(self.promised, "promised", least=0)
 
 
@@ -197,7 +198,7 @@ class SelfReport(PlainReport):
             self._objective_table(),
             self.time_table(),
             self.agreement(),
-            self._aims_table(),
+            aims_table(self.aims(), head="aim", missed="missed", forms=(".2f", ".2f")),
         ]
         return [table for table in made if table[2]]
 
@@ -222,7 +223,7 @@ class SelfReport(PlainReport):
                             str(ratio),
                             str(self.tokens_per_round(dtype, scope, name)),
                             _number(self.drafted_per_round(dtype, scope, name)),
-                            _share(self.accepted(dtype, scope, name)),
+                            percent(self.accepted(dtype, scope, name)),
                             _token(self.select(dtype, scope, name)),
                             _token(self.select(dtype, scope, PLAIN)),
                             str(ratio.prompts),
@@ -265,7 +266,7 @@ class SelfReport(PlainReport):
                         f"{1e3 * cost.draft[name]:.1f}",
                         f"{cost.draft[name] / cost.step:.2f}",
                         _number(self.share_of_step(dtype, name)),
-                        _share(self.accepted(dtype, ALL, name)),
+                        percent(self.accepted(dtype, ALL, name)),
                     ]
                 )
         return (
@@ -303,18 +304,6 @@ class SelfReport(PlainReport):
             ["dtype", "promised", "measured here", "searched on"],
             rows,
         )
-
-    def _aims_table(self) -> Table:
-        rows = [
-            [
-                row["what"],
-                f"{row['measured']:.2f}",
-                f"{row['aim']:.2f}",
-                "reached" if row["kept"] else "missed",
-            ]
-            for row in self.aims()
-        ]
-        return "Aims", ["what", "measured", "aim", ""], rows
 
     @property
     def drawable(self) -> bool:
@@ -361,10 +350,6 @@ def _forwards(found: Sequence[Sample]) -> float:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"
 
 
 def _token(found: Sequence[Sample]) -> str:

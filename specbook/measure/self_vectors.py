@@ -91,17 +91,20 @@ def every_vector(
 
 def of_history(stored: StoredSkip) -> list[Worth]:
     """Every trial of a search, computed again from its counts and the costs in the
-    manifest. Raises `SpecbookError` for a trial whose predicted time is another."""
-    prices = SkipCosts.from_dict(stored.manifest["costs"])
+    manifest. Raises `SpecbookError` for a trial whose predicted time is another, and
+    for a search that does not tell its costs or its counts."""
+    checks.instance(stored, "stored", StoredSkip)
+    prices = SkipCosts.from_dict(stored.manifest.get("costs"))
     found = []
     for number, trial in enumerate(stored.history):
         vector = SkipVector.from_text(trial["vector"])
-        counts = SkipCounts(**trial["counts"])
+        counts = SkipCounts.from_dict(trial.get("counts"))
         again = predicted(vector, counts, prices)
-        if abs(again - trial["predicted"]) > 1e-9 * again:
+        said = checks.float64(trial.get("predicted"), f"predicted of trial {number}")
+        if abs(again - said) > 1e-9 * again:
             raise SpecbookError(
-                f"trial {number} says {trial['predicted']} seconds a token, its counts "
-                f"and costs say {again}"
+                f"trial {number} says {said} seconds a token, its counts and costs say "
+                f"{again}"
             )
         found.append(_worth(vector, counts, prices))
     return found

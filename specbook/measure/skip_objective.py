@@ -43,7 +43,7 @@ Clock = Callable[[], float]
 class SkipCounts:
     """What was counted over the rounds that drafted: of the target and the vector, not
     of the machine. `rows`: pairs (rows of a verification, rounds that had so many), the
-    pending token among the rows."""
+    pending token among the rows. Raises `SpecbookError` for what is no count."""
 
     rounds: int
     drafted: int
@@ -51,9 +51,28 @@ class SkipCounts:
     committed: int
     rows: tuple[tuple[int, int], ...]
 
+    def __post_init__(self) -> None:
+        for name in ("rounds", "drafted", "accepted", "committed"):
+            checks.integer(getattr(self, name), name, least=0)
+        pairs = []
+        for place, pair in enumerate(checks.entries(self.rows, "rows", "pairs")):
+            found = checks.entries(pair, f"rows[{place}]", "two counts")
+            if len(found) != 2:
+                raise SpecbookError(f"rows[{place}] must be two counts, got {pair!r}")
+            rows, rounds = (
+                checks.integer(count, f"rows[{place}]", least=1) for count in found
+            )
+            pairs.append((rows, rounds))
+        object.__setattr__(self, "rows", tuple(pairs))
+
     def as_dict(self) -> dict[str, Any]:
-        """The five entries by name, as JSON has them."""
+        """The five entries by name, as JSON has them and `from_dict` reads them."""
         return {**dataclasses.asdict(self), "rows": [list(pair) for pair in self.rows]}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> SkipCounts:
+        """The counts that `as_dict` gave. Raises `SpecbookError` for anything else."""
+        return cls(**_entries_of(cls, told))
 
 
 @dataclass(frozen=True)
@@ -79,6 +98,7 @@ class SkipCosts:
 
     def draft_step(self, vector: SkipVector) -> Any:
         """The time of one token on the path of `vector`."""
+        checks.instance(vector, "vector", SkipVector)
         kept = vector.layers - sum(vector.attention)
         fed = vector.layers - sum(vector.mlp)
         return self.base + kept * self.attention + fed * self.mlp
@@ -94,13 +114,22 @@ class SkipCosts:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> SkipCosts:
-        """The costs that `as_dict` gave."""
-        table = tuple((rows, seconds) for rows, seconds in told["verify"])
-        return cls(**{**told, "verify": table})
+        """The costs that `as_dict` gave. Raises `SpecbookError` for anything else."""
+        return cls(**_entries_of(cls, told))
+
+
+def _entries_of(kind: type[Any], told: Any) -> dict[str, Any]:
+    """`told`, if it has the fields of `kind` and no others."""
+    fields = sorted(field.name for field in dataclasses.fields(kind))
+    if not isinstance(told, Mapping) or sorted(map(str, told)) != fields:
+        raise SpecbookError(f"a {kind.__name__} has the fields {fields}, got {told!r}")
+    return dict(told)
 
 
 def predicted(vector: SkipVector, counts: SkipCounts, costs: SkipCosts) -> Any:
     """f(z) from counts and costs. Raises `SpecbookError` when nothing was committed."""
+    checks.instance(counts, "counts", SkipCounts)
+    checks.instance(costs, "costs", SkipCosts)
     if not counts.committed:
         raise SpecbookError("no token was committed, so no time per token exists")
     verify = DraftLength(costs.verify)

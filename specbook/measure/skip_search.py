@@ -109,14 +109,27 @@ def search(
     checks.one_of(sampler, "sampler", SAMPLERS)
     checks.integer(seed, "seed", least=0)
     checks.text(key, "key")
-    first = start_points(layers) if start is None else list(start)
+    checks.function(objective, "objective")
+    if progress is not None:
+        checks.function(progress, "progress")
+    checks.instance(journal, "journal", (Path, type(None)))
+    first = (
+        start_points(layers)
+        if start is None
+        else checks.entries(start, "start", "vectors")
+    )
     for place, vector in enumerate(first):
         if not isinstance(vector, SkipVector) or vector.layers != layers:
             raise SpecbookError(f"start[{place}] is no vector for {layers} layers")
     say = progress or (lambda line: None)
     with _quiet_optuna():
         study = _study(journal, f"{key} layers={layers} {sampler} seed={seed}")
-        found = _trials(study, layers)
+        try:
+            found = _trials(study, layers)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise ArtifactError(
+                f"{journal} holds a trial that is none: {problem}"
+            ) from problem
         while len(found) < min(trials, 4**layers):
             number = len(found)
             tried = {trial.vector for trial in found}
@@ -149,6 +162,8 @@ def best_of(trials: Sequence[SkipTrial]) -> SkipTrial:
     """
     if not trials:
         raise SpecbookError("no trial, no best one")
+    for place, trial in enumerate(trials):
+        checks.instance(trial, f"trials[{place}]", SkipTrial)
     return min([t for t in trials if t.vector.skipped] or trials, key=_rank)
 
 
@@ -242,16 +257,20 @@ def _add(study: Any, trial: SkipTrial) -> None:
 
 
 def _trials(study: Any, layers: int) -> list[SkipTrial]:
-    return [
-        SkipTrial(
-            number,
-            _vector(trial.params, layers),
-            float(trial.value),
-            trial.user_attrs["origin"],
-            trial.user_attrs["notes"],
+    found = []
+    for number, trial in enumerate(study.trials):
+        if trial.state.name != "COMPLETE":
+            raise SpecbookError(f"trial {number} is {trial.state.name.lower()}")
+        found.append(
+            SkipTrial(
+                number,
+                _vector(trial.params, layers),
+                checks.float64(trial.value, f"the value of trial {number}"),
+                trial.user_attrs["origin"],
+                trial.user_attrs["notes"],
+            )
         )
-        for number, trial in enumerate(study.trials)
-    ]
+    return found
 
 
 @contextlib.contextmanager
@@ -279,6 +298,7 @@ def _study(journal: Path | None, key: str) -> Any:
     from optuna.storages.journal import JournalFileBackend
 
     try:
+        _drop_unfinished_line(journal)
         backend = JournalFileBackend(str(journal))
         storage = optuna.storages.JournalStorage(backend)
         study = optuna.create_study(
@@ -295,6 +315,17 @@ def _study(journal: Path | None, key: str) -> Any:
             "other prompts: go on with those, or remove it"
         )
     return study
+
+
+def _drop_unfinished_line(journal: Path) -> None:
+    """Whoever was killed while it wrote a trial has left a part of a line, behind which
+    nothing could be appended. That trial is tried again."""
+    if not journal.exists():
+        return
+    content = journal.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole != len(content):
+        os.truncate(journal, whole)
 
 
 # --------------------------------------------------------------- from target to disk
@@ -480,13 +511,16 @@ def _costs(
     """The costs that a search goes on with, measured once: values that rest on two
     measurements could not be compared."""
     path = _costs_file(journal)
-    if journal.exists() and path.exists():
+    if journal.exists():
         try:
             told = json.loads(path.read_text(encoding="utf-8"))
             if told["key"] == key:
                 return SkipCosts.from_dict(told["costs"])
         except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise ArtifactError(f"{path} is damaged: {problem}; remove it") from problem
+            raise ArtifactError(
+                f"{path} cannot be read: {problem}; without the costs that its trials "
+                f"were valued with, {journal} cannot be gone on with: remove both"
+            ) from problem
         raise ArtifactError(
             f"{path} belongs to a search with other settings, another target or other "
             "prompts: go on with those, or remove it"

@@ -70,6 +70,7 @@ class Adapter(nn.Module):
     @classmethod
     def beginning_at(cls, target: TrunkTarget, attention_heads: int) -> Adapter:
         """An adapter for `target` whose second norm begins as the target's last."""
+        checks.instance(target, "target", TrunkTarget)
         adapter = cls(target.hidden_width, attention_heads).to(target.device)
         with torch.no_grad():
             adapter.norm2.copy_(target.norm_weight.float())
@@ -105,7 +106,7 @@ class AdapterCache:
     """Keys and values of the tokens that an adapter has read, of one request."""
 
     def __init__(self, adapter: Adapter) -> None:
-        self._adapter = adapter
+        self._adapter = checks.instance(adapter, "adapter", Adapter)
         self._held = LayerCache()
         self._length = 0
 
@@ -155,6 +156,9 @@ class KangarooDraft:
                 "Kangaroo drafts with the target's own trunk: it needs a session of a "
                 f"target that shares its trunk, got {type(session).__name__}"
             )
+        checks.instance(adapter, "adapter", Adapter)
+        if read_out is not None:
+            checks.function(read_out, "read_out")
         width = session.target.hidden_width
         if adapter.width != width:
             raise SpecbookError(
@@ -283,8 +287,11 @@ def draft_chain(
     dropped for what it is, which would bend q. At a confidence of exactly `threshold`
     the official code goes on, the article's formula stops.
     """
+    checks.function(choose, "choose")
     checks.integer(most, "most", least=0)
     threshold = checks.float64(threshold, "threshold", least=0, most=1)
+    if not all(hasattr(draft, name) for name in ("begin", "grow", "stop")):
+        raise SpecbookError(f"draft must be a KangarooDraft, got {draft!r}")
     tokens: list[int] = []
     confidences: list[float] = []
     if not most:
@@ -313,4 +320,5 @@ def draft_greedily(
 
 def chain(tokens: Sequence[int], prefix_len: int) -> CandidateTree:
     """The tree that is one path of `tokens`."""
+    tokens = checks.token_ids(tokens)
     return CandidateTree.from_rows(tokens, range(-1, len(tokens) - 1), prefix_len)

@@ -55,8 +55,8 @@ def write(
     Raises `SpecbookError` for a number that `dtype` cannot hold, and `ArtifactError`
     where nothing can be written.
     """
-    if not isinstance(adapter, Adapter):
-        raise SpecbookError(f"not an adapter: {type(adapter).__name__}")
+    checks.instance(folder, "folder", (str, os.PathLike))
+    checks.instance(adapter, "adapter", Adapter)
     checks.one_of(dtype, "dtype", storage.DTYPES)
     told = {
         "boundary": checks.integer(boundary, "boundary", least=1),
@@ -100,9 +100,12 @@ def check_target(found: StoredAdapter, identity: Mapping[str, str]) -> None:
     """Raise `ArtifactError` when the adapter was not trained for the target whose
     `identity()` is given: the rows of another checkpoint are not those that it learned
     to read."""
+    checks.instance(found, "found", StoredAdapter)
+    checks.instance(identity, "identity", Mapping)
     storage.check_target(found.manifest, identity)
 
 
 def digest(adapter: Adapter) -> str:
     """The sha256 of an adapter in memory: its heads and every number."""
+    checks.instance(adapter, "adapter", Adapter)
     return stored.digest(adapter, str(adapter.heads))

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from .. import checks
 from ..errors import SpecbookError
 from .cache import TreeCache, cache_argument
 from .target import UnsupportedTargetError, check_model
@@ -89,15 +90,17 @@ class Layered:
         layer is true. Nothing is copied; of the layer's two norms the one before a
         sublayer that is left out is left out with it. Raises `SpecbookError` unless
         there is an entry for each layer."""
+        attention, mlp = (
+            [checks.boolean(kept, name) for kept in checks.entries(part, name, "flags")]
+            for part, name in ((attention, "attention"), (mlp, "mlp"))
+        )
         if not len(attention) == len(mlp) == self.count:
             raise SpecbookError(
                 f"{len(attention)} attentions and {len(mlp)} feed-forward networks "
                 f"for {self.count} layers"
             )
         part = copy.copy(self)
-        part._kept = [
-            (bool(one), bool(other)) for one, other in zip(attention, mlp, strict=True)
-        ]
+        part._kept = list(zip(attention, mlp, strict=True))
         return part
 
     @property

@@ -47,6 +47,7 @@ from .target import (
     check_config,
     check_model,
     check_source,
+    checked_ids,
     context_limit,
     describe_head,
     end_tokens,
@@ -238,7 +239,7 @@ class LeanTarget(ModelTarget):
     @torch.inference_mode()
     def embed_tokens(self, ids: torch.Tensor) -> torch.Tensor:
         """As `HiddenTarget.embed_tokens`."""
-        return self._weights.embedding[ids]
+        return self._weights.embedding[checked_ids(ids, self.vocab_size)]
 
     @torch.inference_mode()
     def read_out(self, features: torch.Tensor) -> torch.Tensor:
@@ -249,7 +250,7 @@ class LeanTarget(ModelTarget):
     def cut_head(self, ids: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
         """As `HiddenTarget.cut_head`. The last one is kept: it is asked for at the
         start of each request, and packing takes longer than a step of decoding."""
-        key = tuple(ids.tolist())
+        key = tuple(checked_ids(ids, self.vocab_size).tolist())
         if self._cut is None or self._cut[0] != key:
             self._cut = (key, self._weights.cut_head(ids))
         head = self._cut[1]

@@ -35,6 +35,7 @@ class LeanTrunkTarget(TrunkTarget, LeanTarget):
         self, target: LeanTarget, boundary: int, *, self_test: bool = True
     ) -> None:
         checks.boolean(self_test, "self_test")
+        checks.instance(target, "target", LeanTarget)
         vars(self).update(vars(target))
         self._whole = target
         weights = self._weights

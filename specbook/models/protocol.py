@@ -168,7 +168,8 @@ class HiddenTarget(Target, Protocol):
     """d: of a state that the LM head reads, and of an embedding."""
 
     def embed_tokens(self, ids: Any) -> Any:
-        """Embeddings [..., d] of an int64 tensor of ids, as stored."""
+        """Embeddings [..., d] of an int64 tensor of ids, as stored. Raises
+        `TargetError` for an id that the target does not have."""
         ...
 
     def read_out(self, features: Any) -> Any:
@@ -177,7 +178,7 @@ class HiddenTarget(Target, Protocol):
 
     def cut_head(self, ids: Any) -> Callable[[Any], Any]:
         """The LM head of some tokens alone: as `read_out`, with logits [n, len(ids)]
-        in the order of `ids` (an int64 tensor)."""
+        in the order of `ids` (an int64 tensor). Raises as `embed_tokens`."""
         ...
 
 

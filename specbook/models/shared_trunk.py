@@ -50,6 +50,7 @@ class SharedTrunkTarget(TrunkTarget, TransformersTarget):
         """`target` in this form: the same model, nothing is loaded and nothing copied.
         Arguments and errors as in the constructor."""
         checks.boolean(self_test, "self_test")
+        checks.instance(target, "target", TransformersTarget)
         form = cls.__new__(cls)
         vars(form).update(vars(target))
         form._share(target.model, boundary)

@@ -43,6 +43,9 @@ from .target import (
 SKIPPED_PATH = "skipped path"
 """The owner of the rows that a skipped path computes."""
 
+MOST_LAYERS = 10_000
+"""More than any target has: a damaged artifact must not ask for all the memory."""
+
 MARKS = {
     (False, False): "-",
     (True, False): "a",
@@ -83,13 +86,13 @@ class SkipVector:
     @classmethod
     def nothing(cls, layers: int) -> SkipVector:
         """The vector that skips nothing: the path is the target itself."""
-        checks.integer(layers, "layers", least=1)
+        checks.integer(layers, "layers", least=1, most=MOST_LAYERS)
         return cls((False,) * layers, (False,) * layers)
 
     @classmethod
     def whole_layers(cls, layers: int, skipped: Iterable[int]) -> SkipVector:
         """The vector that skips the layers of these numbers, both sublayers of each."""
-        checks.integer(layers, "layers", least=1)
+        checks.integer(layers, "layers", least=1, most=MOST_LAYERS)
         entries = checks.entries(skipped, "skipped", "layer numbers")
         numbers = {
             checks.integer(entry, f"skipped[{place}]", least=0, most=layers - 1)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import checks
 from ..errors import ArtifactError
 from ..training import artifact
 from .skip_layers import SkipVector
@@ -46,6 +47,11 @@ def write(
     """Write both files into `folder`, which exists. The manifest is
     `training.artifact.publish`'s, with `KIND` as its kind. Raises `ArtifactError` where
     nothing can be written, and for a history that does not hold the vector."""
+    checks.instance(folder, "folder", (str, os.PathLike))
+    checks.instance(vector, "vector", SkipVector)
+    checks.instance(choice, "choice", Mapping)
+    for place, entry in enumerate(checks.entries(history, "history", "trials")):
+        checks.instance(entry, f"history[{place}]", Mapping)
     if str(vector) not in [entry.get("vector") for entry in history]:
         raise ArtifactError(f"the history has no trial of the vector {vector}")
     root = Path(folder)
@@ -71,8 +77,9 @@ def read(folder: str | os.PathLike[str]) -> StoredSkip:
         )
     try:
         choice = json.loads((root / VECTOR).read_text(encoding="utf-8"))
+        checks.instance(choice, "its content", dict)
         vector = SkipVector.from_json(choice.pop("vector"))
-    except (ValueError, KeyError, AttributeError, RecursionError) as problem:
+    except (ValueError, KeyError, RecursionError) as problem:
         raise ArtifactError(f"{root / VECTOR} holds no vector: {problem}") from problem
     try:
         history = json.loads((root / HISTORY).read_text(encoding="utf-8"))
@@ -89,6 +96,8 @@ def read(folder: str | os.PathLike[str]) -> StoredSkip:
 def check_target(manifest: Mapping[str, Any], identity: Mapping[str, str]) -> None:
     """Raise `ArtifactError` when a vector was not searched for the target whose
     `identity()` is given: which layers another checkpoint can spare is not known."""
+    checks.instance(manifest, "manifest", Mapping)
+    checks.instance(identity, "identity", Mapping)
     searched = manifest.get("target")
     if not isinstance(searched, dict):
         raise ArtifactError("the manifest does not say what target it was made for")

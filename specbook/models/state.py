@@ -124,9 +124,24 @@ def may_reuse(candidate: StateKey, need: StateKey) -> bool:
     return not differences(candidate, need)
 
 
-@functools.cache
 def layer_steps(first: int, last: int) -> tuple[str, ...]:
-    """The sublayers of layers `first` to `last` - 1, in the order in which they run."""
+    """The sublayers of layers `first` to `last` - 1, in the order in which they run.
+    Raises `StateError` unless both are layer numbers, `last` not below `first`."""
+    first = checks.integer(first, "first", least=0, error=StateError)
+    return _steps(first, checks.integer(last, "last", least=first, error=StateError))
+
+
+def full_path(boundary: int) -> tuple[str, ...]:
+    """The path of the target itself up to a layer boundary. Raises `StateError` for
+    what is none."""
+    # The exact type first: it is asked several times for each row of a round.
+    if type(boundary) is not int or boundary < 0:
+        boundary = checks.integer(boundary, "boundary", least=0, error=StateError)
+    return _full_path(boundary)
+
+
+@functools.cache
+def _steps(first: int, last: int) -> tuple[str, ...]:
     return tuple(
         f"{layer}.{part}"
         for layer in range(first, last)
@@ -135,9 +150,8 @@ def layer_steps(first: int, last: int) -> tuple[str, ...]:
 
 
 @functools.cache
-def full_path(boundary: int) -> tuple[str, ...]:
-    """The path of the target itself up to a layer boundary."""
-    return (EMBEDDING, *layer_steps(0, boundary))
+def _full_path(boundary: int) -> tuple[str, ...]:
+    return (EMBEDDING, *_steps(0, boundary))
 
 
 @dataclass(frozen=True)
@@ -163,12 +177,18 @@ class Tag:
         layers = self.layers
         if type(layers) is not int or layers < 1:
             checks.integer(layers, "layers", least=1, error=StateError)
-        if self.key.layer_boundary > layers:
+        boundary = self.key.layer_boundary
+        if boundary > layers:
             raise StateError(
-                f"a row at layer boundary {self.key.layer_boundary} of a model with "
-                f"{layers} layers"
+                f"a row at layer boundary {boundary} of a model with {layers} layers"
             )
-        if self.published and (why := self.deviation):
+        for name in ("owner", "taint"):
+            checks.text(getattr(self, name), name, error=StateError)
+        # That one tuple is all rows' of the target: not looked through for each.
+        if self.path is not full_path(boundary):
+            _check_path(self.path)
+        checks.boolean(self.published, "published", error=StateError)
+        if self.published and (why := self._unpublishable):
             raise StateError(f"a row of {self.owner!r} cannot be published: {why}")
 
     @property
@@ -184,13 +204,20 @@ class Tag:
         return "its path ran the target's steps in another order"
 
     @property
+    def _unpublishable(self) -> str:
+        """Why the row is no whole row of the target; empty if it is."""
+        if self.key.layer_boundary < self.layers:
+            return self.deviation or (
+                f"it ends at layer boundary {self.key.layer_boundary} of {self.layers}"
+            )
+        return self.deviation
+
+    @property
     def ownership(self) -> Ownership:
         """It follows from what was computed; there is no way to claim it."""
         if self.published:
             return Ownership.AUTHORITATIVE
-        if self.key.layer_boundary == self.layers and not self.deviation:
-            return Ownership.VERIFICATION
-        return Ownership.PROVISIONAL
+        return Ownership.PROVISIONAL if self._unpublishable else Ownership.VERIFICATION
 
     def through(
         self,
@@ -200,8 +227,10 @@ class Tag:
         attended: Iterable[Tag] = (),
     ) -> Tag:
         """The tag of the row after more steps, up to `boundary`, having attended to the
-        rows of `attended`."""
-        path, full = (*self.path, *steps), full_path(boundary)
+        rows of `attended`. Raises `StateError` for steps that are no texts, and for
+        rows that are no tags."""
+        more = checks.entries(steps, "steps", "texts", StateError)
+        path, full = (*self.path, *more), full_path(boundary)
         return Tag(
             self.key.at(boundary),
             self.layers,
@@ -211,13 +240,30 @@ class Tag:
         )
 
 
+def _check_path(path: Any) -> None:
+    """Raise `StateError` unless `path` is a tuple of texts: any other could not be
+    compared with the target's."""
+    if not isinstance(path, tuple):
+        raise StateError(f"path must be a tuple of steps, got {path!r}")
+    for place, step in enumerate(path):
+        checks.text(step, f"path[{place}]", error=StateError)
+
+
+def _check_tag(tag: Any, name: str) -> None:
+    if not isinstance(tag, Tag):
+        raise StateError(f"{name} must be a Tag, got {tag!r}")
+
+
 def taint_of(attended: Iterable[Tag]) -> str:
     """Why a row that attends to these rows cannot be the target's; empty if it can.
 
     It may refuse too much: a row that deviates in its last sublayer has keys and values
     below that are the target's. It never refuses too little.
     """
-    for tag in attended:
+    for place, tag in enumerate(
+        checks.entries(attended, "attended", "tags", StateError)
+    ):
+        _check_tag(tag, f"attended[{place}]")
         if deviation := tag.deviation:
             return (
                 f"it attended to token {tag.key.token_id} at position "
@@ -229,8 +275,10 @@ def taint_of(attended: Iterable[Tag]) -> str:
 def check_reuse(tag: Tag, need: StateKey) -> None:
     """Raise `StateError` unless the row of `tag` is the one that is needed, by its
     seven fields and by its path."""
+    _check_tag(tag, "tag")
+    unlike = differences(tag.key, need)
     where = f"the row of token {need.token_id} at position {need.position}"
-    if unlike := differences(tag.key, need):
+    if unlike:
         raise StateError(f"{where} cannot be reused: {'; '.join(unlike)}")
     if deviation := tag.deviation:
         raise StateError(
@@ -247,13 +295,14 @@ def publish(tags: Sequence[Tag], needs: Sequence[StateKey]) -> list[Tag]:
     adapter), when it attended to such a row, or when it is the row of another token,
     position, ancestry, checkpoint, type or generation. All rows or none.
     """
+    tags = checks.entries(tags, "tags", "tags", StateError)
+    needs = checks.entries(needs, "needs", "keys", StateError)
     if len(tags) != len(needs):
         raise StateError(f"{len(tags)} rows for {len(needs)} places of the cache")
     for row, (tag, need) in enumerate(zip(tags, needs, strict=True)):
+        _check_tag(tag, f"tags[{row}]")
         if tag.ownership is not Ownership.VERIFICATION:
-            why = tag.deviation or (
-                f"it ends at layer boundary {tag.key.layer_boundary} of {tag.layers}"
-            )
+            why = tag._unpublishable or "it is published already"
             raise StateError(
                 f"row {row} of {len(tags)} is {tag.ownership} state of {tag.owner!r} "
                 f"and cannot be published: {why}"
@@ -270,18 +319,32 @@ class TaggedRows:
     rows are chosen and joined together with their tags."""
 
     def __init__(self, tensor: Any, tags: Sequence[Tag]) -> None:
-        if len(tensor) != len(tags):
-            raise StateError(f"{len(tensor)} rows of a tensor have {len(tags)} tags")
+        if not getattr(tensor, "shape", None):
+            raise StateError(f"tensor must be a tensor [n, ...], got {tensor!r}")
         self.tensor = tensor
-        self.tags = tuple(tags)
+        self.tags = tuple(checks.entries(tags, "tags", "tags", StateError))
+        for place, tag in enumerate(self.tags):
+            _check_tag(tag, f"tags[{place}]")
+        if len(tensor) != len(self.tags):
+            raise StateError(
+                f"{len(tensor)} rows of a tensor have {len(self.tags)} tags"
+            )
 
     def __len__(self) -> int:
         """How many rows."""
         return len(self.tags)
 
     def take(self, rows: Sequence[int]) -> TaggedRows:
-        """The rows of these numbers, in this order."""
-        return TaggedRows(self.tensor[list(rows)], [self.tags[row] for row in rows])
+        """The rows of these numbers, in this order. Raises `StateError` for one that
+        there is not: from the end, none is counted."""
+        last = len(self) - 1
+        places = [
+            checks.integer(row, f"rows[{place}]", least=0, most=last, error=StateError)
+            for place, row in enumerate(
+                checks.entries(rows, "rows", "numbers", StateError)
+            )
+        ]
+        return TaggedRows(self.tensor[places], [self.tags[place] for place in places])
 
     @classmethod
     def none(cls, like: TaggedRows) -> TaggedRows:

@@ -637,7 +637,8 @@ class TransformersTarget(ModelTarget):
     @torch.inference_mode()
     def embed_tokens(self, ids: torch.Tensor) -> torch.Tensor:
         """As `HiddenTarget.embed_tokens`."""
-        return self.model.get_input_embeddings().weight[ids.to(self.device)]
+        found = checked_ids(ids, self.vocab_size).to(self.device)
+        return self.model.get_input_embeddings().weight[found]
 
     @torch.inference_mode()
     def read_out(self, features: torch.Tensor) -> torch.Tensor:
@@ -649,7 +650,7 @@ class TransformersTarget(ModelTarget):
     def cut_head(self, ids: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
         """As `HiddenTarget.cut_head`: the rows as they are now."""
         head = self.model.get_output_embeddings()
-        rows = ids.to(self.device)
+        rows = checked_ids(ids, self.vocab_size).to(self.device)
         weight, bias = head.weight[rows], getattr(head, "bias", None)
         bias = None if bias is None else bias[rows]
         return lambda features: F.linear(features.to(weight), weight, bias)
@@ -739,6 +740,21 @@ def head_inputs(model: Any, needed: int, seen: list[torch.Tensor]) -> Iterator[N
             f"{type(model).__name__} does not call its LM head on the hidden states "
             "once a forward, so they cannot be read there"
         )
+
+
+def checked_ids(ids: Any, vocab_size: int) -> torch.Tensor:
+    """`ids`, checked to be an int64 tensor of ids below `vocab_size`: a negative one
+    would count rows from the end, silently. Raises `TargetError`."""
+    if not isinstance(ids, torch.Tensor) or ids.dtype != torch.int64:
+        raise TargetError(f"ids must be an int64 tensor, got {ids!r}")
+    if ids.numel():
+        least, most = (int(one) for one in torch.aminmax(ids))
+        if least < 0 or most >= vocab_size:
+            raise TargetError(
+                f"ids has {least if least < 0 else most}, the target's are 0 .. "
+                f"{vocab_size - 1}"
+            )
+    return ids
 
 
 class LogitRows:

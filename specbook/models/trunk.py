@@ -467,6 +467,6 @@ def _join(first: TaggedRows, second: TaggedRows) -> TaggedRows:
 
 def checked_boundary(boundary: int, count: int) -> int:
     """`boundary`, if it leaves at least one of `count` layers on both sides."""
-    if count < 2:
+    if checks.integer(count, "count", least=0) < 2:
         raise SpecbookError("a model of one layer has no trunk to share")
     return checks.integer(boundary, "boundary", least=1, most=count - 1)

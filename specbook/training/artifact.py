@@ -127,6 +127,9 @@ def publish(
 def check_free(final: Path) -> None:
     """Raise `SpecbookError` when `final` holds something that is not ours to replace:
     looked at before a long run, not after it."""
+    if final.is_symlink():
+        # Renaming would put the folder in the link's place, not where it points to.
+        raise SpecbookError(f"{final} is a symbolic link: name the folder itself")
     if not final.exists():
         return
     if not final.is_dir():

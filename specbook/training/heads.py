@@ -30,6 +30,7 @@ import torch
 from .. import checks
 from ..errors import SpecbookError
 from ..models.heads.base import Heads
+from ..models.target import check_model, checked_ids, context_limit
 from . import resuming, together
 from .decoding import TaughtSequence
 from .losses import (
@@ -76,6 +77,7 @@ def pack(sequences: Sequence[TaughtSequence]) -> Stream:
     if not sequences:
         raise SpecbookError("sequences is empty: there is nothing to pack")
     for place, s in enumerate(sequences):
+        _check_columns(s, f"sequences[{place}]")
         if len(s.top_ids) != len(s.tokens) - 1 - s.first_row:
             raise SpecbookError(
                 f"sequences[{place}] has {len(s.tokens)} tokens and "
@@ -94,9 +96,42 @@ def pack(sequences: Sequence[TaughtSequence]) -> Stream:
     )
 
 
+def _check_columns(sequence: TaughtSequence, name: str) -> None:
+    """Raise `SpecbookError` for columns of other types or shapes than a taught sequence
+    has. A row before the first token would be taken for the last one of the stream."""
+    for part, kind, axes in (
+        ("tokens", np.int64, 1),
+        ("top_ids", np.int64, 2),
+        ("top_logps", np.floating, 2),
+    ):
+        found = getattr(sequence, part)
+        if (
+            not isinstance(found, np.ndarray)
+            or not np.issubdtype(found.dtype, kind)
+            or found.ndim != axes
+        ):
+            raise SpecbookError(
+                f"{name}: {part} must be an array of {axes} axes of {kind.__name__} "
+                f"numbers, got {found!r}"
+            )
+    if sequence.top_ids.shape != sequence.top_logps.shape:
+        raise SpecbookError(
+            f"{name}: laws of {sequence.top_ids.shape} ids and "
+            f"{sequence.top_logps.shape} log-probabilities"
+        )
+    last = len(sequence.tokens) - 1
+    checks.integer(sequence.first_row, f"{name}: first_row", least=0, most=max(0, last))
+    checks.integer(sequence.prompt_length, f"{name}: prompt_length", least=0)
+    if len(sequence.tokens) and int(sequence.tokens.min()) < 0:
+        raise SpecbookError(
+            f"{name}: tokens has the negative id {sequence.tokens.min()}"
+        )
+
+
 def row_mask(stream: Stream, heads: int) -> torch.Tensor:
     """Boolean [n, heads]: whether position t (that of the pending token) is a row of
     head i, in column i - 1: the boundary rule, and a law for its label."""
+    checks.instance(stream, "stream", Stream)
     n = len(stream.tokens)
     found = eligible(stream.segments.tolist(), [True] * n, heads)
     for head in range(1, heads + 1):
@@ -108,6 +143,8 @@ def row_mask(stream: Stream, heads: int) -> torch.Tensor:
 
 def count_rows(sequences: Sequence[TaughtSequence], heads: int) -> list[int]:
     """How many rows each head has in `sequences`: what `row_mask` would sum to."""
+    checks.integer(heads, "heads", least=1)
+    sequences = taught_sequences(sequences)
     # Labels of head i stand at i + 1 and later, and behind the first taught row.
     return [
         sum(max(0, len(s.tokens) - max(i + 1, s.first_row + 1)) for s in sequences)
@@ -127,6 +164,8 @@ class Teacher:
     stored: StoredStates | None = None
 
     def __post_init__(self) -> None:
+        check_model(self.model)
+        checks.instance(self.stored, "stored", (StoredStates, type(None)))
         ids = self.vocabulary
         if ids is None:
             return
@@ -161,7 +200,7 @@ class Teacher:
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         """Embeddings of `ids`, float32, without a gradient."""
         weight = self.model.get_input_embeddings().weight.detach()
-        return weight[ids.to(weight.device)].float()
+        return weight[checked_ids(ids, len(weight)).to(weight.device)].float()
 
     def head(self) -> torch.Tensor:
         """The LM head's rows [V or C, d] that heads are read with."""
@@ -215,10 +254,11 @@ def batch_loss(
     outside the cut vocabulary belongs to the rest, so a row of which nothing is left
     adds 0, and counts. `generator`: of the sampled columns (see `distil`).
     """
+    _check_parts(heads, teacher, settings)
     count = heads.config.heads
     lambdas = head_weights(count, settings.decay)
     stream = pack(sequences)
-    whole = count_rows(sequences, count) if total is None else list(total)
+    whole = checked_total(count_rows(sequences, count) if total is None else total)
     if len(whole) != count:
         raise SpecbookError(f"total has {len(whole)} numbers for {count} heads")
     mask = row_mask(stream, count)
@@ -227,6 +267,11 @@ def batch_loss(
     own = torch.zeros(len(positions), dtype=torch.bool)
     if settings.self_share:
         own = torch.rand(len(positions), generator=generator) < settings.self_share
+        # The heads' own tokens are all read, those behind the document's end, too: they
+        # must have places in the target's context.
+        limit = context_limit(teacher.model.config)
+        if limit is not None:
+            own &= _places(stream.segments)[positions] + count <= limit
     rows = mask[positions]
     # The first head is given the pending token, which is never its own.
     forced = rows & ~own[:, None]
@@ -251,6 +296,26 @@ def batch_loss(
     for term in taught_losses(columns, teacher, lambdas, whole, **options):
         loss = loss + term
     return loss
+
+
+def checked_total(total: Any) -> list[int]:
+    """The rows that a loss is a mean over, one number for each mean."""
+    found = checks.entries(total, "total", "numbers of rows")
+    return [checks.integer(n, f"total[{i}]", least=0) for i, n in enumerate(found)]
+
+
+def _check_parts(heads: Any, teacher: Any, settings: Any) -> None:
+    """Raise `SpecbookError` for what is none of a training's parts."""
+    checks.instance(heads, "heads", Heads)
+    checks.instance(teacher, "teacher", Teacher)
+    checks.instance(settings, "settings", HeadsSettings)
+
+
+def _places(segments: torch.Tensor) -> torch.Tensor:
+    """The place of each token in its document, int64 [n]."""
+    _, lengths = segments.unique_consecutive(return_counts=True)
+    first = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    return torch.arange(len(segments)) - first
 
 
 def taught_losses(
@@ -426,6 +491,7 @@ def train(
     which the first writes, and that one alone calls `validate` and `progress`. How
     many there are is part of a checkpoint's key: sums are rounded in another order.
     """
+    _check_parts(heads, teacher, settings)
     count = heads.config.heads
     checks.text(data_key, "data_key")
     if (settings.kind, settings.heads) != (heads.config.kind, count):

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .. import checks
 from ..models.heads.base import Heads
 from .decoding import TaughtSequence
 from .heads import Teacher, pack, row_mask, stream_features, taught_sequences
@@ -37,6 +38,8 @@ def heads_agreement(
     depth a list of [rows, mean q, share agreed] for the bins of q that have rows, of
     which there are `BINS` of equal width.
     """
+    checks.instance(heads, "heads", Heads)
+    checks.instance(teacher, "teacher", Teacher)
     count = heads.config.heads
     hits, probable, tried = [], [], []
     for sequence in taught_sequences(sequences):

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,7 +26,14 @@ from ..models.kangaroo import Adapter
 from ..models.layered import Layered
 from . import resuming, together
 from .decoding import TaughtSequence
-from .heads import Stream, Teacher, pack, taught_losses, taught_sequences
+from .heads import (
+    Stream,
+    Teacher,
+    checked_total,
+    pack,
+    taught_losses,
+    taught_sequences,
+)
 from .packed import trunk_states
 from .settings import KangarooSettings
 from .states import StoredStates
@@ -46,6 +54,8 @@ class Trunk:
     stored: StoredStates | None = None
 
     def __post_init__(self) -> None:
+        checks.instance(self.teacher, "teacher", Teacher)
+        checks.instance(self.stored, "stored", (StoredStates, type(None)))
         layers = Layered(self.teacher.model).count
         checks.integer(self.boundary, "boundary", least=1, most=layers - 1)
 
@@ -75,6 +85,8 @@ def lengths_of(stream: Stream) -> list[int]:
 def untrained(trunk: Trunk, settings: KangarooSettings) -> Adapter:
     """An adapter for `trunk`, float32: what does not begin at zero is drawn from the
     seed, and its last norm begins as the target's. No generator of the caller moves."""
+    checks.instance(trunk, "trunk", Trunk)
+    checks.instance(settings, "settings", KangarooSettings)
     weight = Layered(trunk.teacher.model).norm_weight.detach()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
@@ -98,7 +110,14 @@ def taught_labels(stream: Stream) -> torch.Tensor:
 
 def count_rows(sequences: Sequence[TaughtSequence]) -> list[int]:
     """How many rows `sequences` have, as a list of one number."""
-    return [sum(len(s.top_ids) for s in sequences)]
+    return [sum(len(s.top_ids) for s in taught_sequences(sequences))]
+
+
+def _check_parts(adapter: Any, trunk: Any, settings: Any) -> None:
+    """Raise `SpecbookError` for what is none of a training's parts."""
+    checks.instance(adapter, "adapter", Adapter)
+    checks.instance(trunk, "trunk", Trunk)
+    checks.instance(settings, "settings", KangarooSettings)
 
 
 def batch_loss(
@@ -116,7 +135,8 @@ def batch_loss(
     A kept token outside the cut vocabulary belongs to the rest, and a row of which
     nothing is left adds 0, and counts. `generator`: of the sampled columns.
     """
-    whole = count_rows(sequences) if total is None else list(total)
+    _check_parts(adapter, trunk, settings)
+    whole = checked_total(count_rows(sequences) if total is None else total)
     if len(whole) != 1:
         raise SpecbookError(f"total has {len(whole)} numbers for one mean")
     stream = pack(sequences)
@@ -171,6 +191,7 @@ def train(
 ) -> resuming.Curve:
     """Train `adapter`, float32, in place for `settings.steps` steps; returns the loss
     curve. Other arguments, several processes and errors as `heads.train`."""
+    _check_parts(adapter, trunk, settings)
     checks.text(data_key, "data_key")
     made = (adapter.heads, adapter.width, trunk.boundary)
     width = trunk.teacher.head().shape[1]

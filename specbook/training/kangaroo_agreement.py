@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .. import checks
 from ..models.kangaroo import MOST, Adapter
 from .decoding import TaughtSequence
 from .heads import pack, taught_sequences
@@ -36,6 +37,9 @@ def kangaroo_agreement(
     "top1" at depth 1 is with true tokens going in; "forced" counts a depth where the
     text above it is the target's, and "chain" where the adapter's chain is, too.
     """
+    checks.instance(adapter, "adapter", Adapter)
+    checks.instance(trunk, "trunk", Trunk)
+    checks.integer(depths, "depths", least=1)
     hits, probable, tried = [], [], []
     for sequence in taught_sequences(sequences):
         stream = pack([sequence])

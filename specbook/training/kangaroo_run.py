@@ -18,6 +18,7 @@ from .. import checks
 from ..errors import ArtifactError
 from ..models import kangaroo_storage as storage
 from ..models.kangaroo import Adapter
+from ..models.layered import Layered
 from . import artifact, kangaroo, kangaroo_start, making, states, teacher
 from .decoding import TaughtSequence
 from .kangaroo_agreement import kangaroo_agreement
@@ -50,10 +51,12 @@ def train_kangaroo(
         resume=resume,
         command=command,
     )
-    layers = int(order.config.num_hidden_layers)
-    checks.integer(settings.boundary, "boundary", most=layers - 1)
-    with torch.device("meta"):  # refused now if its heads do not fit
-        Adapter(int(order.config.hidden_size), settings.attention_heads)
+    # Refused now: a family of other layers, a boundary beyond them, heads that do not
+    # fit. The teacher data take hours.
+    layered = Layered(_shapes(order.config))
+    checks.integer(settings.boundary, "boundary", most=layered.count - 1)
+    with torch.device("meta"):
+        Adapter(len(layered.norm_weight), settings.attention_heads)
     artifact.check_writable(order.final.parent)
     world = kangaroo.processes()
     say = making.progress_of(world, progress)
@@ -113,6 +116,14 @@ def train_kangaroo(
     manifest = _publish(model.cpu(), vocabulary, order, told, settings)
     say(f"written: {order.final}")
     return manifest
+
+
+def _shapes(config: Any) -> Any:
+    """The model of `config` without its numbers."""
+    from transformers import AutoModelForCausalLM
+
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config)
 
 
 def _publish(

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from accelerate.utils import reduce
 
+from .. import checks
 from ..errors import SpecbookError
 from ..models.kangaroo import Adapter
 from .decoding import TaughtSequence
@@ -47,6 +48,10 @@ def start(
     """Set the attention of `adapter`, untrained, to the least squares over the first
     sequences, `TOKENS` tokens at most, but one of them. No draws. Raises
     `SpecbookError` where there is none."""
+    checks.instance(adapter, "adapter", Adapter)
+    checks.instance(trunk, "trunk", Trunk)
+    if progress is not None:
+        checks.function(progress, "progress")
     say = progress or (lambda line: None)
     world = processes()
     chosen: list[TaughtSequence] = []

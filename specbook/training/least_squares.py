@@ -6,7 +6,7 @@ that comes nearest to it has a closed form, from one pass over the rows. Gradien
 from there only have to learn what is not linear.
 
 Untrained heads repeat what the target said one token earlier, and are sure of it. To
-unlearn that takes hundreds of steps; the closed form takes the time of about a hundred.
+unlearn that takes hundreds of steps; the closed form takes one pass over the rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import reduce
 
+from .. import checks
 from ..errors import SpecbookError
 from ..models.heads.base import Heads, State
 from ..models.heads.parts import Mix
@@ -75,6 +76,10 @@ def start(
     that are taught (`heads.row_mask`), with true tokens going in. No draws. Raises
     `SpecbookError` for heads without a linear way, and where there is no row.
     """
+    checks.instance(heads, "heads", Heads)
+    checks.instance(teacher, "teacher", Teacher)
+    if progress is not None:
+        checks.function(progress, "progress")
     say = progress or (lambda line: None)
     world = PartialState()
     sums: dict[Mix, _Sums] = {}

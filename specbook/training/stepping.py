@@ -72,7 +72,8 @@ def take(
     the gradients in the parameters and returns loss and rows. The curve has one entry
     for each checkpoint: "step", "epoch", "loss" (mean since the last), and what
     `validate` gives. `ready` is called when the checkpoint has been read. Raises
-    `SpecbookError` for a loss that is not finite, and as `resuming.begin`.
+    `SpecbookError` for a loss or a gradient that is not finite, before its step is
+    taken, and as `resuming.begin`.
     """
     say = progress or (lambda line: None)
     last = settings.steps if stop_after is None else min(stop_after, settings.steps)
@@ -94,11 +95,13 @@ def take(
         for group, rate in zip(optimizer.param_groups, base, strict=True):
             group["lr"] = rate * settings.rate(step)
         loss, rows = learn(step, batch)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        # Before the step: a checkpoint of weights that are no numbers is of no use.
+        for name, value in (("loss", loss), ("norm of the gradient", float(norm))):
+            if not math.isfinite(value):
+                raise SpecbookError(f"the {name} is {value} at step {step}")
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if not math.isfinite(loss):
-            raise SpecbookError(f"the loss is {loss} at step {step}")
         losses.append(loss)
         taught += rows
         if (step + 1) % settings.checkpoint_every and step + 1 != last:

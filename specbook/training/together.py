@@ -85,6 +85,11 @@ def train(
     """
     if stop_after is not None:
         checks.integer(stop_after, "stop_after", least=0)
+    checks.boolean(resume, "resume")
+    checks.instance(checkpoint, "checkpoint", (Path, type(None)))
+    for told_to, name in ((validate, "validate"), (progress, "progress")):
+        if told_to is not None:
+            checks.function(told_to, name)
     bound = [*told, json.dumps(settings.described(), sort_keys=True)]
     ids = vocabulary
     bound += [str(world.num_processes), str(None if ids is None else ids.tolist())]

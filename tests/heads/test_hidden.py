@@ -223,6 +223,18 @@ def test_embedding_and_head_are_the_models_own(pair: Any) -> None:
     assert torch.equal(first(features), target.cut_head(torch.tensor([5, 2]))(features))
 
 
+@pytest.mark.parametrize("ids", [[-1], [0, 64], [0.5], [True]], ids=str)
+def test_an_id_that_the_target_does_not_have_is_refused(pair: Any, ids: Any) -> None:
+    """A negative one would be counted from the end, without a word."""
+    _, target = pair
+    for ask in (target.embed_tokens, target.cut_head):
+        with pytest.raises(TargetError, match="ids"):
+            ask(torch.tensor(ids))
+        with pytest.raises(TargetError, match="int64 tensor, got None"):
+            ask(None)
+    assert target.embed_tokens(torch.zeros((0,), dtype=torch.int64)).shape[0] == 0
+
+
 def test_a_head_with_a_bias_gives_it_too() -> None:
     model = tiny_model("phi")
     cut = TransformersTarget(model).cut_head(torch.tensor([5, 2]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from specbook.errors import ArtifactError, SpecbookError
 from specbook.measure import bench_self
 from specbook.measure.plain_report import PLAIN
 from specbook.measure.self_report import METHODS, Objective, SelfReport
+from specbook.measure.self_vectors import of_history
 from specbook.models import kangaroo_storage, load_target, skip_storage
 from specbook.models.kangaroo import Adapter
 from specbook.models.skip_layers import SkipVector
@@ -107,6 +109,38 @@ def test_one_method_alone(tiny: tuple[Path, Path, Path]) -> None:
     found = bench_self.artifacts(["kangaroo"], adapter=tiny[2])
     assert list(found) == ["kangaroo"]
     assert bench_self.source_of("kangaroo", found["kangaroo"]).boundary == 1
+
+
+def test_a_search_that_says_other_things_promises_nothing_or_is_refused(
+    tiny: tuple[Path, Path, Path],
+) -> None:
+    stored = bench_self.artifacts(["draft_verify"], skip=tiny[1])["draft_verify"]
+    for fields in ({"settings": []}, {"settings": None}, {"settings": {}}):
+        other = replace(stored, manifest={**stored.manifest, **fields})
+        assert bench_self.promised(other, "float32") == []
+    nowhere = replace(stored, manifest={**stored.manifest, "machine": []})
+    assert [one.machine for one in bench_self.promised(nowhere, "float32")] == [""]
+    wrong = replace(stored, choice={"value": "1", "plain": 2})
+    with pytest.raises(SpecbookError, match="value of the search must be a real"):
+        bench_self.promised(wrong, "float32")
+
+
+def test_a_history_without_costs_or_counts_is_refused(
+    tiny: tuple[Path, Path, Path],
+) -> None:
+    stored = bench_self.artifacts(["draft_verify"], skip=tiny[1])["draft_verify"]
+    costs = {"base": 1, "attention": 1, "mlp": 1, "verify": [[1, 4], [3, 5]]}
+    bare = [{"vector": str(stored.vector)}]
+    for manifest, why in (
+        ({}, "SkipCosts has the fields"),
+        ({"costs": []}, "SkipCosts has the fields"),
+        ({"costs": costs}, "SkipCosts has the fields"),
+        ({"costs": {**costs, "state": 1}}, "SkipCounts has the fields"),
+    ):
+        with pytest.raises(SpecbookError, match=why):
+            of_history(replace(stored, manifest=manifest, history=bare))
+    with pytest.raises(SpecbookError, match="stored must be a StoredSkip"):
+        of_history(None)  # type: ignore[arg-type]
 
 
 def test_a_timed_draft_never_stops_early(tiny: tuple[Path, Path, Path]) -> None:

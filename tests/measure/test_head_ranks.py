@@ -119,6 +119,41 @@ def test_the_rounds_stop_where_an_end_token_stops_them(
     assert stopped == len(answers)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_end_token_that_is_the_last_allowed_is_no_candidate(
+    kind: str, repeating: tuple[LeanTarget, list[RecordedOutput]]
+) -> None:
+    target, answers = repeating
+    shape = SHAPES["wide"]
+    made = source(kind, shape=shape)
+    more = 0
+    for answer in answers:
+        end = answer.tokens[13]
+        first = answer.tokens.index(end) + 1
+        decoded = generate(
+            target,
+            answer.prompt_ids,
+            made,
+            "greedy",
+            max_new_tokens=first,
+            eos_token_id=end,
+        )
+        cut = dataclasses.replace(
+            answer, tokens=tuple(decoded.tokens), stop_reason=decoded.stop_reason
+        )
+        assert cut.stop_reason == "eos"
+        (one,) = rank_answers(target, made, [cut], max_new_tokens=first)
+        (free,) = rank_answers(target, made, [cut])
+        played = play(one, shape)
+        assert played.rounds == len(decoded.rounds)
+        slots = len(played.tried[0])
+        tried, selected = count(decoded.rounds, depths=shape.max_depth, slots=slots)
+        assert np.array_equal(played.tried, tried)
+        assert np.array_equal(played.selected, selected)
+        more += int(np.sum(play(free, shape).tried)) - int(np.sum(tried))
+    assert more > 0, "the limit made no difference: the rounds say little"
+
+
 @pytest.mark.parametrize("vocabulary", [None, range(0, 64, 3)], ids=["whole", "cut"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_agreement_is_that_of_the_training_code(kind: str, vocabulary: Any) -> None:

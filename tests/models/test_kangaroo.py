@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from specbook.errors import SpecbookError
 from specbook.models import kangaroo as kangaroo_module
 from specbook.models.kangaroo import (
     Adapter,
@@ -307,6 +308,28 @@ def test_what_does_not_fit_together_is_refused():
         draft = KangarooDraft(target.start(PROMPT), adapter_for(target))
         draft.begin()
         draft.grow(64)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda target, draft: Adapter.beginning_at(None, 4),
+        lambda target, draft: AdapterCache(None),
+        lambda target, draft: KangarooDraft(target.start(PROMPT), None),
+        lambda target, draft: KangarooDraft(
+            target.start(PROMPT), adapter_for(target), 3
+        ),
+        lambda target, draft: draft_greedily(None),
+        lambda target, draft: kangaroo_module.draft_chain(draft, None),
+        lambda target, draft: chain(None, 3),
+    ],
+    ids=[f"case{i}" for i in range(7)],
+)
+def test_nothing_in_the_place_of_a_part_is_refused(call):
+    target = target_of()
+    draft = KangarooDraft(target.start(PROMPT), adapter_for(target))
+    with pytest.raises(SpecbookError, match="must be a|token ids"):
+        call(target, draft)
 
 
 def test_the_adapter_is_the_only_thing_that_is_trained():

@@ -163,6 +163,60 @@ def test_a_tag_cannot_be_declared_published():
             dataclasses.replace(found, published=True)
 
 
+def test_a_right_row_of_the_lower_layers_cannot_be_declared_published():
+    with pytest.raises(StateError, match="ends at layer boundary 2 of 3"):
+        dataclasses.replace(tag(boundary=2), published=True)
+    (published,) = publish([tag()], [key()])
+    with pytest.raises(StateError, match="authoritative.*published already"):
+        publish([published], [key()])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"owner": None},
+        {"taint": None},
+        {"published": "no"},
+        {"published": 1},
+        {"path": None},
+        {"path": list(full_path(LAYERS))},
+        {"path": (EMBEDDING, None)},
+    ],
+    ids=[f"case{i}" for i in range(7)],
+)
+def test_a_tag_of_bad_fields_is_refused(change):
+    with pytest.raises(StateError, match=next(iter(change))):
+        dataclasses.replace(tag(), **change)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: publish(None, [key()]),
+        lambda: publish([tag()], None),
+        lambda: publish([None], [key()]),
+        lambda: publish([tag()], [None]),
+        lambda: check_reuse(None, key()),
+        lambda: check_reuse(tag(), None),
+        lambda: tag().through(None, LAYERS, "x"),
+        lambda: tag().through(["a"], None, "x"),
+        lambda: tag().through(["a"], LAYERS, "x", attended=[None]),
+        lambda: full_path(-1),
+        lambda: full_path([1]),
+        lambda: layer_steps(2, 1),
+        lambda: layer_steps(True, 1),
+        lambda: TaggedRows(None, [tag()]),
+        lambda: TaggedRows(np.zeros((1, 2)), [None]),
+        lambda: TaggedRows(np.zeros((1, 2)), [tag()]).take([-1]),
+        lambda: TaggedRows(np.zeros((1, 2)), [tag()]).take([1]),
+    ],
+    ids=[f"case{i}" for i in range(17)],
+)
+def test_what_is_no_tag_no_key_and_no_row_is_refused(call):
+    with pytest.raises(StateError):
+        call()
+
+
 def test_what_goes_on_from_a_published_row_is_not_published():
     (published,) = publish([tag()], [key()])
     onward = published.through(["adapter"], LAYERS, "adapter")

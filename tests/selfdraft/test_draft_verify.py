@@ -385,6 +385,19 @@ def broken(change: Callable[[Path], None]) -> Callable[[Path], None]:
             "holds no vector",
         ),
         (
+            broken(lambda f: (f / "skip.json").write_text("[]", "utf-8")),
+            r"holds no vector.*must be a dict, got \[\]",
+        ),
+        (
+            broken(
+                lambda f: (f / "skip.json").write_text(
+                    '{"vector": {"layers": 1000000000, "attention": [], "mlp": []}}',
+                    "utf-8",
+                )
+            ),
+            "holds no vector.*layers must be at most",
+        ),
+        (
             broken(lambda f: (f / "history.json").write_text("[]", "utf-8")),
             "no trial of",
         ),

@@ -148,6 +148,21 @@ def test_costs_are_differences_between_four_paths(monkeypatch: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
+        (lambda: SkipCounts(None, 0, 0, 0, ()), "rounds must be an integer"),
+        (lambda: SkipCounts(1, 0, 0, 0, ((1,),)), r"rows\[0\] must be two counts"),
+        (lambda: SkipCounts.from_dict(None), "a SkipCounts has the fields"),
+        (lambda: SkipCosts.from_dict({"base": 1}), "a SkipCosts has the fields"),
+        (lambda: COSTS.draft_step(None), "vector must be a SkipVector"),
+        (
+            lambda: predicted(SkipVector.nothing(1), None, COSTS),
+            "counts must be a SkipCounts",
+        ),
+        (
+            lambda: predicted(
+                SkipVector.nothing(1), SkipCounts(1, 1, 1, 1, ((1, 1),)), None
+            ),
+            "costs must be a SkipCosts",
+        ),
         (lambda: SkipCosts(-1, 0, 0, ((1, 1), (2, 1)), 0), "base must be at least 0"),
         (lambda: SkipCosts(1, 0, 0, ((2, 1), (3, 1)), 0), "increasing from 1"),
         (

@@ -193,9 +193,55 @@ def test_a_journal_of_another_search_is_refused(tmp_path: Path) -> None:
         search(toy, 2, trials=3, journal=journal, key="one")
 
 
+def test_a_search_that_was_killed_while_it_wrote_goes_on(tmp_path: Path) -> None:
+    """That leaves a part of the last line, at any of its bytes."""
+    journal = tmp_path / "journal"
+    whole = search(toy, 2, trials=5, sampler="random", journal=journal)
+    content = journal.read_bytes()
+    start = content[:-1].rindex(b"\n") + 1
+    for left in (start + 1, (start + len(content)) // 2, len(content) - 1):
+        journal.write_bytes(content[:left])
+        asked: list[SkipVector] = []
+
+        def notes(vector: SkipVector, seen: list[SkipVector] = asked) -> Any:
+            seen.append(vector)
+            return toy(vector)
+
+        options: Any = {"trials": 5, "sampler": "random", "journal": journal}
+        assert search(notes, 2, **options) == whole
+        assert asked == [whole[-1].vector]
+        assert search(toy, 2, **options) == whole
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda line: line.pop("user_attrs", None),
+        lambda line: line.get("params", {}).clear(),
+        lambda line: line.update(value=None) if "value" in line else None,
+        lambda line: line.update(state=3) if "state" in line else None,
+    ],
+    ids=["notes", "vector", "value", "failed"],
+)
+def test_a_journal_with_a_trial_that_is_none_is_refused(
+    spoil: Any, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    search(toy, 2, trials=3, journal=journal)
+    lines = [json.loads(line) for line in journal.read_text("utf-8").splitlines()]
+    spoil(lines[-1])
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    with pytest.raises(ArtifactError, match="holds a trial that is none"):
+        search(toy, 2, trials=4, journal=journal)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
+        ({"objective": None}, "objective must be a function"),
+        ({"progress": 3}, "progress must be a function"),
+        ({"journal": "a name"}, "journal must be a Path or None"),
+        ({"start": 3}, "start must be a sequence"),
         ({"trials": 0}, "trials must be at least 1"),
         ({"sampler": "grid"}, "sampler must be one of"),
         ({"start": [SkipVector.nothing(3)]}, "no vector for 2 layers"),
@@ -204,9 +250,11 @@ def test_a_journal_of_another_search_is_refused(tmp_path: Path) -> None:
 )
 def test_bad_options_are_refused(options: Any, told: str) -> None:
     with pytest.raises(SpecbookError, match=told):
-        search(toy, 2, **options)
+        search(options.pop("objective", toy), 2, **options)
     with pytest.raises(SpecbookError, match="no trial"):
         best_of([])
+    with pytest.raises(SpecbookError, match="must be a SkipTrial"):
+        best_of([None])  # type: ignore[list-item]
 
 
 def test_a_value_that_is_no_number_is_refused() -> None:
@@ -305,6 +353,11 @@ def test_an_unfinished_search_is_resumed_with_the_costs_it_began_with(
         train_skip(out, **QUICK)
     with pytest.raises(ArtifactError, match="other settings"):
         train_skip(out, resume=True, **{**QUICK, "most": 2})
+    costs = tmp_path / ".tiny.search.costs.json"
+    costs.unlink()  # others would be measured now, and the trials rest on these
+    with pytest.raises(ArtifactError, match="without the costs"):
+        train_skip(out, resume=True, **QUICK)
+    costs.write_text(json.dumps(kept), encoding="utf-8")
     manifest = train_skip(out, resume=True, **QUICK)
     assert calls == 6  # five trials, and the one that was interrupted
     assert json.loads(json.dumps(manifest["costs"])) == kept["costs"]

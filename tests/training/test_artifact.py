@@ -138,6 +138,17 @@ def test_only_an_artifact_is_replaced(folder, tmp_path):
             artifact.publish(made(), tmp_path / "free", nameless)
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["folder", "nothing"])
+def test_a_link_is_not_replaced(tmp_path, there):
+    """The folder would get the link's place; the one it names would stay as it was."""
+    named, link = tmp_path / "named", tmp_path / "link"
+    if there:
+        named.mkdir()
+    link.symlink_to(named)
+    with pytest.raises(SpecbookError, match="link is a symbolic link"):
+        artifact.check_free(link)
+
+
 def test_a_replacement_that_fails_leaves_the_old_one(folder, tmp_path, monkeypatch):
     new = tmp_path / "new"
     new.mkdir()

@@ -368,6 +368,17 @@ def test_a_loss_that_is_not_finite_stops_the_run(sequences):
         run(sequences, model)
 
 
+def test_a_gradient_that_is_not_finite_stops_the_run_before_its_step(sequences):
+    """Its loss may be a number: then the weights would not, nor the checkpoint's."""
+    model = student()
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    model.model.norm.weight.register_hook(lambda grad: grad * float("nan"))
+    with pytest.raises(SpecbookError, match="norm of the gradient is nan at step 0"):
+        run(sequences, model)
+    for name, weight in model.named_parameters():
+        assert torch.equal(weight, before[name])
+
+
 def test_a_sequence_is_what_it_says(sequences):
     assert isinstance(sequences[0], TaughtSequence)
     assert {s.first_row for s in sequences} == {0, 1}

@@ -137,6 +137,27 @@ def test_the_loss_is_the_targets_law_behind_own_tokens(sequences, kind, cut):
     assert abs(float((fast - text).detach())) > 1e-2
 
 
+@pytest.mark.parametrize("spare", [0, 1])
+def test_a_document_as_long_as_the_context_is_taught_by_its_text_at_its_end(
+    sequences, spare
+):
+    """There is no place for the heads' own tokens behind its last ones: the others are
+    taught as before, and these as with the text's tokens."""
+    settings = settings_of("hydra", self_share=1.0)
+    heads, frozen = shaken(settings), teacher()
+    longest = max(len(s.tokens) for s in sequences)
+    free = loop.batch_loss(heads, frozen, sequences, settings)
+    text = loop.batch_loss(
+        heads, frozen, sequences, dataclasses.replace(settings, self_share=0.0)
+    )
+    frozen.model.config.max_position_embeddings = longest + spare
+    found = loop.batch_loss(heads, frozen, sequences, settings)
+    assert torch.isfinite(found) and len({float(x) for x in (found, free, text)}) == 3
+    # With room for what is drafted at the last row that has any, nothing is different.
+    frozen.model.config.max_position_embeddings = longest + HEADS
+    assert torch.equal(loop.batch_loss(heads, frozen, sequences, settings), free)
+
+
 def test_the_text_s_law_behind_own_tokens_would_be_seen(sequences, monkeypatch):
     """The planted fault: own tokens go in, and the stored law stays."""
     settings, frozen = settings_of("hydra", self_share=1.0), teacher()

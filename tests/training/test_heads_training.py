@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
 
-from specbook.errors import ArtifactError, SpecbookError
+from specbook.errors import ArtifactError, SpecbookError, TargetError
 from specbook.models.heads import KINDS, build
 from specbook.models.tiny import tiny_llama
 from specbook.training import draft, stepping, together
@@ -21,6 +18,8 @@ from specbook.training import heads as loop
 from specbook.training.decoding import TaughtSequence, continue_all
 from specbook.training.rows import hydra_teacher_rows
 from specbook.training.settings import HeadsSettings
+
+from .launched import in_two_processes
 
 WIDTH, HEADS = 32, 3
 SETTINGS = HeadsSettings(
@@ -310,6 +309,42 @@ def test_what_is_no_batch_is_refused(sequences):
             loop.batch_loss(heads, teacher(), batch, SETTINGS)
     with pytest.raises(SpecbookError, match="total has 1 numbers"):
         loop.batch_loss(heads, teacher(), sequences, SETTINGS, total=[1])
+    for place, told in enumerate(("heads must be", "teacher must", "settings must")):
+        parts = [heads, teacher(), sequences, SETTINGS]
+        parts[(0, 1, 3)[place]] = None
+        with pytest.raises(SpecbookError, match=told):
+            loop.batch_loss(*parts)
+    with pytest.raises(TargetError, match="a transformers model is needed"):
+        loop.Teacher(None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        # Its first label would have the stream's last token for a row.
+        ({"first_row": -1}, "first_row must be at least 0"),
+        ({"first_row": None}, "first_row must be an integer"),
+        ({"prompt_length": None}, "prompt_length must be an integer"),
+        ({"tokens": np.arange(5.0)}, "tokens must be an array"),
+        ({"tokens": [0, 1, 2, 3, 4]}, "tokens must be an array"),
+        ({"tokens": np.arange(5) - 1}, "tokens has the negative id -1"),
+        ({"top_ids": np.zeros((4, 2))}, "top_ids must be an array"),
+        ({"top_logps": np.zeros((4, 1))}, "laws of"),
+        ({"top_logps": None}, "top_logps must be an array"),
+    ],
+    ids=[f"case{i}" for i in range(9)],
+)
+def test_a_taught_sequence_of_other_columns_is_refused(changes, told):
+    laws = 5 if changes.get("first_row") == -1 else 4  # so that the counts agree
+    columns = {
+        "tokens": np.arange(5),
+        "first_row": 0,
+        "prompt_length": 1,
+        "top_ids": np.zeros((laws, 2), dtype=np.int64),
+        "top_logps": np.full((laws, 2), -1.0, dtype=np.float32),
+    }
+    with pytest.raises(SpecbookError, match=told):
+        loop.pack([TaughtSequence(**{**columns, **changes})])
 
 
 def test_a_stream_without_rows_has_a_loss_of_zero():
@@ -502,29 +537,10 @@ def gradient(world):
 
 def test_two_processes_learn_what_one_learns(tmp_path):
     """Batches of three sequences and of one, which leaves a process without any. The
-    tolerance is that of sums rounded in another order. Where there is no GPU the
-    launcher's "several GPUs" are several CPU processes."""
+    tolerance is that of sums rounded in another order."""
     alone = untrained()
     curve = run(taught(4), alone)
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT, encoding="utf-8")
-    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    launch = (
-        "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 "
-        "--mixed_precision no --dynamo_backend no --num_cpu_threads_per_process 1 "
-        "--main_process_port 0"
-    )
-    subprocess.run(
-        [sys.executable, *launch.split(), str(script), tests, str(tmp_path)],
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
-    found = [
-        json.loads((tmp_path / f"{i}.json").read_text(encoding="utf-8"))
-        for i in range(2)
-    ]
-    assert [told["processes"] for told in found] == [2, 2]
+    found = in_two_processes(SCRIPT, tmp_path)
     assert found[0]["digest"] == found[1]["digest"]
     for mine, theirs in zip(curve, found[0]["curve"], strict=True):
         assert theirs == pytest.approx(mine, rel=1e-5)

@@ -11,6 +11,8 @@ from specbook.errors import ArtifactError, SpecbookError
 from specbook.models import kangaroo_storage as storage
 from specbook.models import load_target
 from specbook.models.checkpoint import load_transformers_model
+from specbook.models.target import UnsupportedTargetError
+from specbook.models.tiny import tiny_model
 from specbook.training import kangaroo_run, making, teacher
 from specbook.training.heads import Teacher
 from specbook.training.kangaroo import Trunk
@@ -153,3 +155,13 @@ def test_what_cannot_be_is_refused_before_the_data_are_made(
             tmp_path / "x", rows=1, settings=HeadsSettings("hydra")
         )
     assert os.listdir(tmp_path) == []
+
+
+def test_a_family_that_cannot_draft_is_refused_before_the_data_are_made(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(teacher, "make", lambda *a, **b: pytest.fail("data were made"))
+    tiny_model("mistral").save_pretrained(tmp_path / "other")
+    with pytest.raises(UnsupportedTargetError, match="Mistral"):
+        train(tmp_path / "tiny", tmp_path / "other")
+    assert os.listdir(tmp_path) == ["other"]

@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -21,6 +19,8 @@ from specbook.training import kangaroo_start, packed, states, together
 from specbook.training.decoding import TaughtSequence
 from specbook.training.heads import Teacher
 from specbook.training.settings import KangarooSettings
+
+from .launched import in_two_processes
 
 FAMILIES = ["llama", "qwen2", "qwen3", "gpt2"]
 LAYERS, BOUNDARY, K = 3, 1, 4
@@ -411,6 +411,22 @@ def test_what_does_not_fit_is_not_trained(sequences):
             run(sequences, adapter, **changes)
     with pytest.raises(SpecbookError, match="of width 32"):
         run(sequences, Adapter(16, 4))
+    for place, told in enumerate(("adapter must be", "trunk must", "settings must")):
+        parts = [adapter, trunk, sequences, SETTINGS]
+        parts[(0, 1, 3)[place]] = None
+        with pytest.raises(SpecbookError, match=told):
+            loop.batch_loss(*parts)
+        with pytest.raises(SpecbookError, match=told):
+            loop.train(*parts, data_key="k")
+    for changes in ({"resume": "no"}, {"checkpoint": "x"}, {"validate": 3}):
+        with pytest.raises(SpecbookError, match=next(iter(changes))):
+            run(sequences, adapter, **changes)
+    with pytest.raises(SpecbookError, match="trunk must be"):
+        loop.untrained(None, SETTINGS)
+    with pytest.raises(SpecbookError, match="adapter must be"):
+        kangaroo_start.start(None, trunk, sequences)
+    with pytest.raises(SpecbookError, match="depths must be at least 1"):
+        agreement.kangaroo_agreement(adapter, trunk, sequences, 0)
     bare = TaughtSequence(np.array([3]), 0, 1, np.zeros((0, 4), int), np.zeros((0, 4)))
     with pytest.raises(SpecbookError, match="nothing to train on"):
         run([bare], adapter)
@@ -534,30 +550,11 @@ def gradient(world):
 
 def test_two_processes_learn_what_one_learns(tmp_path):
     """Batches of three sequences and of one, which leaves a process without any. The
-    tolerance is that of sums rounded in another order. Where there is no GPU the
-    launcher's "several GPUs" are several CPU processes."""
+    tolerance is that of sums rounded in another order."""
     trunk = trunk_of()
     alone = loop.untrained(trunk, SETTINGS)
     curve = run(taught(trunk.teacher.model, 4), alone)
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT, encoding="utf-8")
-    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    launch = (
-        "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 "
-        "--mixed_precision no --dynamo_backend no --num_cpu_threads_per_process 1 "
-        "--main_process_port 0"
-    )
-    subprocess.run(
-        [sys.executable, *launch.split(), str(script), tests, str(tmp_path)],
-        check=True,
-        capture_output=True,
-        timeout=500,
-    )
-    found = [
-        json.loads((tmp_path / f"{i}.json").read_text(encoding="utf-8"))
-        for i in range(2)
-    ]
-    assert [told["processes"] for told in found] == [2, 2]
+    found = in_two_processes(SCRIPT, tmp_path)
     assert found[0]["output"] == found[1]["output"]
     for mine, theirs in zip(curve, found[0]["curve"], strict=True):
         assert theirs == pytest.approx(mine, rel=1e-4)

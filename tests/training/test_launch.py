@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from specbook.cli_train import LAUNCH
+from specbook.models import kangaroo_storage
 from specbook.models.heads import storage
 
 from .test_heads_run import RECIPE
@@ -39,7 +42,17 @@ runpy.run_module("specbook", run_name="__main__", alter_sys=True)
 '''
 
 
-def test_the_command_of_the_help_trains_in_two_processes(tiny_folder, tmp_path):
+@pytest.mark.parametrize(
+    ("command", "read"),
+    [
+        ("heads hydra --heads 2", storage.read),
+        ("kangaroo --boundary 1 --attention-heads 4", kangaroo_storage.read),
+    ],
+    ids=["heads", "kangaroo"],
+)
+def test_the_command_of_the_help_trains_in_two_processes(
+    command, read, tiny_folder, tmp_path
+):
     (tmp_path / "launched.py").write_text(LAUNCHED, encoding="utf-8")
     short = dataclasses.asdict(RECIPE)
     for name in ("seed", "held_out"):
@@ -49,8 +62,8 @@ def test_the_command_of_the_help_trains_in_two_processes(tiny_folder, tmp_path):
     alone = "--num_cpu_threads_per_process 1 --main_process_port 0".split()
     out = tmp_path / "data" / "tiny"
     train = (
-        f"launched train heads hydra --out {out} --target {tiny_folder} --rows 200 "
-        "--steps 4 --heads 2 --rows-per-step 300 --others 64"
+        f"launched train {command} --out {out} --target {tiny_folder} --rows 200 "
+        "--steps 4 --start least_squares --rows-per-step 300 --others 64"
     )
     done = subprocess.run(
         [
@@ -72,7 +85,7 @@ def test_the_command_of_the_help_trains_in_two_processes(tiny_folder, tmp_path):
         timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert storage.read(out).manifest["machine"]["processes"] == 2
+    assert read(out).manifest["machine"]["processes"] == 2
     # Only the first process speaks.
     assert done.stdout.count('"top1"') == 5
     assert done.stderr.count("written: ") == 1
