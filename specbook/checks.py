@@ -115,7 +115,8 @@ def instance(
     if not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         told = " or ".join("None" if k is type(None) else k.__name__ for k in kinds)
-        raise error(f"{name} must be a {told}, got {value!r}")
+        article = "an" if told[0] in "AEIOU" else "a"
+        raise error(f"{name} must be {article} {told}, got {value!r}")
     return value
 
 

@@ -169,6 +169,25 @@ def test_flags_texts_names_and_members() -> None:
             checks.member(bad, "t", Topology, error=TreeError)
 
 
+def test_kinds_and_functions() -> None:
+    assert checks.instance(3, "n", int) == 3
+    assert checks.instance(None, "n", (int, type(None))) is None
+    assert checks.function(len, "f") is len
+    for call, told in (
+        (lambda: checks.instance("3", "n", int), "n must be an? int, got '3'"),
+        (lambda: checks.instance("3", "n", (int, type(None))), "int or None, got '3'"),
+        (lambda: checks.instance(None, "n", Adaptor), "n must be an Adaptor, got None"),
+        (lambda: checks.function(None, "f"), "f must be a function, got None"),
+        (lambda: checks.function(dict, "f"), "f must be a function"),
+    ):
+        with pytest.raises(SpecbookError, match=told):
+            call()
+
+
+class Adaptor:
+    """A kind whose name begins with a vowel."""
+
+
 def test_vocab_size_is_a_count() -> None:
     assert checks.token_ids([0], vocab_size=1) == [0]
     for size in (0, -1, 1.5, True, "9"):

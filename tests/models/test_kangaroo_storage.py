@@ -133,7 +133,7 @@ def test_another_kind_of_artifact_is_refused(tmp_path):
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(SpecbookError, match="not an adapter"):
+    with pytest.raises(SpecbookError, match="adapter must be an Adapter"):
         storage.write(tmp_path, torch.nn.Linear(2, 2), boundary=1)
     for options in ({"boundary": 0}, {"vocabulary": []}, {"dtype": "int8"}):
         with pytest.raises(SpecbookError, match=next(iter(options))):

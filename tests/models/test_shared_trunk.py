@@ -564,13 +564,13 @@ def test_a_boundary_leaves_a_layer_on_both_sides(boundary):
             sharing(plain_of(form), boundary)
 
 
-@pytest.mark.parametrize("form", BOTH)
 @pytest.mark.parametrize("make", [SharedTrunkTarget.of, LeanTrunkTarget])
 def test_a_form_of_nothing_is_refused(make):
     with pytest.raises(ValueError, match=r"target must be a \w+Target, got None"):
         make(None, BOUNDARY)
 
 
+@pytest.mark.parametrize("form", BOTH)
 def test_a_form_is_itself_at_its_boundary_and_refused_at_another(form):
     target = target_of(form, 2)
     assert sharing(target, 2) is target
