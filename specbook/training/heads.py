@@ -78,11 +78,6 @@ def pack(sequences: Sequence[TaughtSequence]) -> Stream:
         raise SpecbookError("sequences is empty: there is nothing to pack")
     for place, s in enumerate(sequences):
         _check_columns(s, f"sequences[{place}]")
-        if len(s.top_ids) != len(s.tokens) - 1 - s.first_row:
-            raise SpecbookError(
-                f"sequences[{place}] has {len(s.tokens)} tokens and "
-                f"{len(s.top_ids)} laws from token {s.first_row + 1} on"
-            )
     lengths = torch.tensor([len(s.tokens) for s in sequences])
     taught = [np.arange(len(s.tokens)) > s.first_row for s in sequences]
     flags = torch.from_numpy(np.concatenate(taught))
@@ -114,14 +109,19 @@ def _check_columns(sequence: TaughtSequence, name: str) -> None:
                 f"{name}: {part} must be an array of {axes} axes of {kind.__name__} "
                 f"numbers, got {found!r}"
             )
+    last = len(sequence.tokens) - 1
+    checks.integer(sequence.first_row, f"{name}: first_row", least=0, most=max(0, last))
+    checks.integer(sequence.prompt_length, f"{name}: prompt_length", least=0)
+    if len(sequence.top_ids) != last - sequence.first_row:
+        raise SpecbookError(
+            f"{name} has {len(sequence.tokens)} tokens and {len(sequence.top_ids)} "
+            f"laws from token {sequence.first_row + 1} on"
+        )
     if sequence.top_ids.shape != sequence.top_logps.shape:
         raise SpecbookError(
             f"{name}: laws of {sequence.top_ids.shape} ids and "
             f"{sequence.top_logps.shape} log-probabilities"
         )
-    last = len(sequence.tokens) - 1
-    checks.integer(sequence.first_row, f"{name}: first_row", least=0, most=max(0, last))
-    checks.integer(sequence.prompt_length, f"{name}: prompt_length", least=0)
     if len(sequence.tokens) and int(sequence.tokens.min()) < 0:
         raise SpecbookError(
             f"{name}: tokens has the negative id {sequence.tokens.min()}"
