@@ -70,7 +70,7 @@ class SkipCounts:
         return {**dataclasses.asdict(self), "rows": [list(pair) for pair in self.rows]}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> SkipCounts:
+    def from_dict(cls, told: Any) -> SkipCounts:
         """The counts that `as_dict` gave. Raises `SpecbookError` for anything else."""
         return cls(**_entries_of(cls, told))
 
@@ -113,7 +113,7 @@ class SkipCosts:
         return {**dataclasses.asdict(self), "verify": table}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> SkipCosts:
+    def from_dict(cls, told: Any) -> SkipCosts:
         """The costs that `as_dict` gave. Raises `SpecbookError` for anything else."""
         return cls(**_entries_of(cls, told))
 
