@@ -127,6 +127,14 @@ def test_a_moved_row_keeps_its_history():
     assert len(proposer._sessions) == 2
 
 
+def test_a_text_that_only_ends_alike_is_another_request():
+    proposer = Proposer(config(), PromptLookup())
+    asked(proposer, [[1, 2, 3, 5]])
+    other = [7, 8, 9, 5, 7, 8, 9]  # as long, and the same token in the last place
+    assert asked(proposer, [other]) == [[5, 7, 8, 9]] == [fresh(PromptLookup(), other)]
+    assert len(proposer._sessions) == 2
+
+
 def test_two_requests_with_one_text():
     proposer = Proposer(config(), PromptLookup())
     text = [1, 2, 1, 2]
