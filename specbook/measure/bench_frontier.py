@@ -45,11 +45,11 @@ NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 BATCH_NODES = (1, 2, 4, 8)
 TURNS = 5
 PREFIX = 256
-PROMPTS = 6
+PROMPTS = 4
 MAX_NEW_TOKENS = 64
 SCREEN_PROMPTS = 1
 """Of each workload, the shortest ones: reading a prompt takes longer than a round."""
-SCREEN_TOKENS = 16
+SCREEN_TOKENS = 12
 
 PEERS = ("transformers greedy", "transformers lookup", "transformers assisted")
 
