@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .closed_form import Curve, acceptance_curve
 from .drafted import RELATIONS
+from .exactness import check_law, check_tokens
 from .flow import Transport, transport
 from .optimum import optimal_acceptance, optimum_of
 from .position import PositionLaw, measure, position_law
@@ -22,6 +23,8 @@ __all__ = [
     "Transport",
     "TreeOptimum",
     "acceptance_curve",
+    "check_law",
+    "check_tokens",
     "compare",
     "continued",
     "measure",

@@ -16,7 +16,7 @@ from .. import checks
 from ..errors import LawError, TreeError
 from ..proposal import PREFIX_FRONTIER
 from ..tree import CandidateTree
-from .acceptance import by_depth
+from .acceptance import TOLERANCE, by_depth
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,26 @@ def expected_progress(shape: CandidateTree, acceptance: Any) -> Any:
     """G(shape): 1 for the root and f(v) for every row. At least 1, and at most the
     smaller of the rows with the root and the depth plus one."""
     return 1 + sum(reached(shape, acceptance))
+
+
+def check_plan(plan: PlannedTree) -> None:
+    """Raises `LawError` unless the score of `plan` is what its own tree is worth.
+
+    G is added up anew, row by row, from the acceptance that the plan says it was made
+    with: exactly for Fractions, within `TOLERANCE` of it for floats. A planner whose
+    recurrence went wrong, or met 0 times infinity, has another number, or none.
+    """
+    if not isinstance(plan, PlannedTree):
+        raise TreeError(f"not a PlannedTree: {plan!r}")
+    rows = plan.acceptance
+    worth = expected_progress(plan.tree, rows if len(rows) > 1 else rows[0])
+    slack = TOLERANCE * worth if isinstance(worth, float) else 0
+    # A NaN is not within anything.
+    if not abs(plan.score - worth) <= slack:
+        raise LawError(
+            f"the plan by {plan.method} promises {plan.score} tokens a round, its tree "
+            f"of {plan.nodes} nodes is worth {worth}"
+        )
 
 
 def shape_of(parents: Sequence[int], ranks: Sequence[int]) -> CandidateTree:

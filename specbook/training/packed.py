@@ -44,6 +44,44 @@ def segment_causal_states(
     return _states(model, ids, visible, position)
 
 
+APART = 1e-4
+"""How far a state may lie from that of its document alone, in the largest number of the
+latter: float32 rounds in another order in a packed stream, by 1e-6 of it or so."""
+
+
+@torch.inference_mode()
+def check_states(
+    model: Any, tokens: Sequence[int], segment_ids: Any, states: torch.Tensor
+) -> float:
+    """The largest difference between `states` [n, d] and those of each document in a
+    forward of its own, over the largest number of the latter.
+
+    Raises `SpecbookError`, naming the first document that is further off than `APART`:
+    its states have read another one, or stand at other positions. For float32 and
+    float64; the other arguments as `segment_causal_states`, all tokens being inputs.
+    """
+    ids, _, position = _seen_rows(model, tokens, segment_ids, None)
+    if tuple(states.shape[:1]) != (len(ids),):
+        raise SpecbookError(f"{len(states)} states for {len(ids)} tokens")
+    starts = [place for place, at in enumerate(position.tolist()) if at == 0]
+    worst = 0.0
+    for number, (start, stop) in enumerate(
+        zip(starts, [*starts[1:], len(ids)], strict=True)
+    ):
+        part = ids[start:stop]
+        alone = segment_causal_states(model, part, [0] * len(part))
+        found = states[start:stop]
+        off = float((found - alone).abs().max() / alone.abs().max())
+        if not off <= APART:
+            raise SpecbookError(
+                f"the states of document {number} (places {start} to {stop - 1}) "
+                f"differ by {off:.3g} from those of the document alone: it was not "
+                "kept apart in the stream"
+            )
+        worst = max(worst, off)
+    return worst
+
+
 @torch.inference_mode()
 def trunk_states(
     model: Any, boundary: int, tokens: Sequence[int], segment_ids: Any

@@ -123,6 +123,41 @@ def head_rows(segment_ids: Any, valid: Any, max_future: int) -> list[HeadRows]:
     return found
 
 
+def check_rows(rows: Sequence[HeadRows], segment_ids: Any, valid: Any) -> None:
+    """Raises `SpecbookError` for the first row that reads what it must not: a place
+    outside the stream, another document, a token that is no input, or its own label.
+
+    `rows` as `head_rows` gives them, from whoever made them; the other arguments as
+    `eligible`. Whether rows are missing it does not ask. Section 0x06B.
+    """
+    segments, active = checked_stream(segment_ids, valid)
+    for found in checks.entries(rows, "rows", "HeadRows"):
+        if not isinstance(found, HeadRows):
+            raise SpecbookError(f"not HeadRows: {found!r}")
+        for state, embedded, label in zip(
+            found.hidden.tolist(),
+            found.embedded.tolist(),
+            found.labels.tolist(),
+            strict=True,
+        ):
+            where = f"head {found.head}, the row with its label at {label}"
+            places = [state, *embedded, label]
+            if not all(0 <= place < len(segments) for place in places):
+                raise SpecbookError(f"{where}: reads {places}, outside the stream")
+            for place in places:
+                if segments[place] != segments[label]:
+                    raise SpecbookError(
+                        f"{where}: reads place {place} of document "
+                        f"{segments[place]!r}, the label is of {segments[label]!r}"
+                    )
+                if not active[place]:
+                    raise SpecbookError(f"{where}: place {place} is no input")
+            if places != list(range(state, label + 1)):
+                raise SpecbookError(
+                    f"{where}: reads {places}, not the run that ends at its label"
+                )
+
+
 def checked_stream(segment_ids: Any, valid: Any) -> tuple[list[Any], list[bool]]:
     """Both as lists: integers or names, and booleans, as many of each."""
     segments = checks.entries(segment_ids, "segment_ids", "segment ids")
