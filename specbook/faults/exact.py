@@ -12,6 +12,7 @@ from ..chance import law as enumerate_law
 from ..controls import exact
 from ..lab import FixedPaths, decoded_law, distance
 from ..models.table import TableTarget
+from ..tree import CandidateTree
 from .plant import Planted
 
 Program = Callable[[Chance], tuple[int, ...]]
@@ -28,6 +29,11 @@ LENGTH = 3
 def table() -> TableTarget:
     """A target whose law depends on the last token alone, as fractions."""
     return TableTarget(lambda prefix: AFTER[prefix[-1]].tolist(), vocab_size=3)
+
+
+def tree() -> CandidateTree:
+    """The candidates of `PATHS` behind one token."""
+    return CandidateTree.from_paths(PATHS, 1)
 
 
 def paths() -> FixedPaths:

@@ -19,6 +19,7 @@ import torch
 
 from ..models import lean, target
 from ..models.selftest import Plan, largest
+from ..models.table import TableRows
 from ..models.target import LogitRows, ModelSession, visibility
 from ..tree import CandidateTree
 
@@ -73,6 +74,16 @@ def row_before() -> Planted:
     return mock.patch.object(LogitRows, "logits", late)
 
 
+def table_row_before() -> Planted:
+    """The same for a target that is a table."""
+    right = TableRows.law
+
+    def late(self: TableRows, row: int, policy: Any) -> Any:
+        return right(self, max(row - 1, -1), policy)
+
+    return mock.patch.object(TableRows, "law", late)
+
+
 def _kept(rows: Callable[[int, int, Sequence[int]], list[int]]) -> Planted:
     return mock.patch.object(ModelSession, "_kept_rows", staticmethod(rows))
 
@@ -104,29 +115,34 @@ def refused_row_kept() -> Planted:
     return _kept(one_more)
 
 
-def gap(
-    made: Any,
-    plain: Callable[[Sequence[int]], np.ndarray],
-    planted: Planted,
-    plan: Plan | None = None,
-) -> float:
-    """The largest difference between any row's logits and those of a plain forward over
-    prefix and path, on the trees and commits of `plan`, with `planted` in force.
+Plain = Callable[[Sequence[int]], np.ndarray]
+"""A plain forward: the logits [n, V] of n tokens."""
 
-    `made`: a target that gives logits. `plain(tokens)`: [len(tokens), V]. `plan`: by
-    default the self-test's.
+
+def row_pairs(
+    made: Any, plain: Plain, planted: Planted, plan: Plan | None = None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The logits [V] of every row on the trees and commits of `plan`, with `planted` in
+    force, each beside those of a plain forward over prefix and path.
+
+    `made`: a target that gives logits. `plan`: by default the self-test's.
     """
     plan = Plan(made.vocab_size, made.context_limit) if plan is None else plan
     wanted = plan.reference(plain)
-    worst = 0.0
+    found = []
     with planted:
         session = made.start(plan.prompt)
         for number, (tree, path, token) in enumerate(plan.rounds):
             rows = session.verify(tree)
             for row in range(-1, len(tree)):
-                worst = max(worst, largest(rows.logits(row), wanted[number, row]))
+                found.append((rows.logits(row), wanted[number, row]))
             session.commit(path, token)
-    return worst
+    return found
+
+
+def gap(made: Any, plain: Plain, planted: Planted, plan: Plan | None = None) -> float:
+    """The largest difference of the logits of `row_pairs`."""
+    return max(largest(*pair) for pair in row_pairs(made, plain, planted, plan))
 
 
 def chains_only(made: Any) -> Plan:
@@ -145,7 +161,7 @@ def chains_only(made: Any) -> Plan:
     return plan
 
 
-def chain_logits(made: Any) -> Callable[[Sequence[int]], np.ndarray]:
+def chain_logits(made: Any) -> Plain:
     """A plain forward of a target that was proved right: the logits [n, V] of a text as
     one chain, in which no row has a sibling. For targets that have no other."""
 
@@ -158,9 +174,7 @@ def chain_logits(made: Any) -> Callable[[Sequence[int]], np.ndarray]:
     return plain
 
 
-def check(
-    made: Any, plain: Callable[[Sequence[int]], np.ndarray], planted: Planted
-) -> float:
+def check(made: Any, plain: Plain, planted: Planted) -> float:
     """The self-test of `made` against `plain`, with `planted` in force: the largest
     difference, or `SelfTestError`."""
     plan = Plan(made.vocab_size, made.context_limit)

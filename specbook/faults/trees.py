@@ -14,7 +14,6 @@ from ..drafts import samplers
 from ..drafts.samplers import Draw
 from ..lab import distance
 from ..merging import check_merge
-from ..models.table import TableRows
 from ..oracles.tree_round import continued
 from ..proposal import (
     PREFIX_FRONTIER,
@@ -29,7 +28,7 @@ from ..tree import CandidateTree
 from ..verifiers import get as rule_named
 from . import exact as small
 from .fault import VARIATION, Fault
-from .plant import Planted, positions_by_row
+from .plant import Planted, positions_by_row, table_row_before
 
 PREFIX = 3
 
@@ -51,18 +50,8 @@ def _predictors(planted: bool) -> None:
         _tree().validate()
 
 
-def _read_before() -> Planted:
-    """A target that answers for a row with the law of the row before it."""
-    right = TableRows.law
-
-    def late(self: TableRows, row: int, policy: Any) -> Any:
-        return right(self, max(row - 1, PREFIX_FRONTIER), policy)
-
-    return mock.patch.object(TableRows, "law", late)
-
-
 def _predictors_harm(planted: bool) -> Fraction:
-    world = _read_before() if planted else None
+    world = table_row_before() if planted else None
     return small.variation(small.output_law(small.paths(), "membership", world))
 
 

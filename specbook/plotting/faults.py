@@ -13,7 +13,7 @@ from .. import checks
 from ..errors import SpecbookError
 from .frame import COLOURS, INK, MARKERS, MUTED, OKABE_ITO, RC, new_figure
 
-SPREAD = 0.13
+SPREAD = 0.17
 """Between dots of one lane that would cover each other, in lanes."""
 
 
@@ -45,16 +45,14 @@ def fault_map(
         for number, (ax, (unit, rows)) in enumerate(
             zip(axes, panels.items(), strict=True)
         ):
+            floor = [noise[unit]] if noise and unit in noise else []
+            near = _near([*floor, *(v for row in rows.values() for v in row)])
             for place, lane in enumerate(names):
                 ax.axhline(place, color=MUTED, lw=0.4, marker="", zorder=0.5)
-                values = sorted(
-                    checks.float64(v, f"{unit} of {lane}") for v in rows.get(lane, ())
-                )
-                if values and values[0] <= 0:
-                    raise SpecbookError(f"{unit} of {lane}: {values[0]} is not above 0")
+                values = sorted(float(v) for v in rows.get(lane, ()))
                 ax.plot(
                     values,
-                    [place + up for up in _apart(values)],
+                    [place + up for up in _apart(values, near)],
                     ls="",
                     marker=MARKERS[number],
                     color=COLOURS[number],
@@ -64,11 +62,11 @@ def fault_map(
                 )
             ax.set_xscale("log")
             ax.set_xlabel(unit)
-            if noise and unit in noise:
-                ax.axvline(noise[unit], color=INK, ls="--", lw=1.1, marker="")
+            for at in floor:
+                ax.axvline(at, color=INK, ls="--", lw=1.1, marker="")
                 ax.annotate(
                     "rounding",
-                    (noise[unit], len(names) - 0.45),
+                    (at, len(names) - 0.45),
                     (4, 0),
                     textcoords="offset points",
                     fontsize=8,
@@ -76,6 +74,7 @@ def fault_map(
                 )
         axes[0].set_yticks(range(len(names)), names, parse_math=False)
         axes[0].set_ylim(len(names) - 0.4, -0.6)
+        axes[0].set_ylabel("where in a round")
         for ax in axes:
             ax.tick_params(axis="y", length=0)
         for place, lane in enumerate(names):
@@ -91,12 +90,20 @@ def fault_map(
     return fig
 
 
-def _apart(values: Iterable[float]) -> list[float]:
-    """Steps up and down for values that lie close together on a logarithmic axis."""
+def _near(values: Iterable[Any]) -> float:
+    """The ratio below which two dots cover each other, on an axis over `values`."""
+    found = [checks.float64(v, "damage") for v in values]
+    if low := [value for value in found if not value > 0]:
+        raise SpecbookError(f"a damage of {low[0]} is not above 0")
+    return (max(found) / min(found)) ** 0.035 * 1.01 if found else 1.0
+
+
+def _apart(values: Iterable[float], near: float) -> list[float]:
+    """Steps up and down for values that lie close together."""
     found: list[float] = []
     before, run = None, 0
     for value in values:
-        run = run + 1 if before is not None and value < 1.25 * before else 0
+        run = run + 1 if before is not None and value < near * before else 0
         before = value
         found.append(SPREAD * ((run + 1) // 2) * (-1 if run % 2 else 1))
     return found
@@ -107,12 +114,12 @@ def two_gaps(
     xlabel: str,
     names: tuple[str, str],
     *,
-    floor: float,
+    floor: tuple[float, str],
 ) -> Figure:
     """Draws two positive numbers for each name, from top to bottom, on a logarithmic
-    axis: `names` says what the first and the second are. `floor`: what is taken for
-    equal, a dashed line. Raises `SpecbookError` for no values and for what is not above
-    0."""
+    axis: `names` says what the first and the second are. `floor`: where
+    a dashed line stands, and its name. Raises `SpecbookError` for no values and for
+    what is not above 0."""
     found = {
         str(name): [checks.float64(v, f"values[{name!r}]") for v in pair]
         for name, pair in values.items()
@@ -131,13 +138,21 @@ def two_gaps(
                 range(len(found)),
                 ls="",
                 marker=marker,
-                ms=8,
+                ms=11 - 4 * number,  # the second must not cover the first
                 color=colours[number],
                 mec=INK,
                 mew=0.6,
                 label=name,
             )
-        ax.axvline(floor, color=INK, ls="--", lw=1.1, marker="", zorder=0.5)
+        ax.axvline(floor[0], color=INK, ls="--", lw=1.1, marker="", zorder=0.5)
+        ax.annotate(
+            floor[1],
+            (floor[0], len(found) - 0.55),
+            (4, 0),
+            textcoords="offset points",
+            fontsize=8,
+            va="bottom",
+        )
         ax.set_xscale("log")
         ax.set_xlabel(xlabel)
         ax.set_yticks(range(len(found)), list(found), parse_math=False)

@@ -56,9 +56,13 @@ def test_a_bad_map_is_refused(lanes, panels, counts):
 
 def test_two_gaps_are_drawn_a_line_each():
     fig = two_gaps(
-        {"leak": (1e-5, 3.0), "row": (2e-5, 4.0)}, "gap", ("right", "wrong"), floor=1e-4
+        {"leak": (1e-5, 3.0), "row": (2e-5, 4.0)},
+        "gap",
+        ("right", "wrong"),
+        floor=(1e-4, "equal"),
     )
     assert dots(fig.axes[0]) == [1e-5, 2e-5, 3.0, 4.0]
+    assert [t.get_text() for t in fig.axes[0].texts] == ["equal"]
     (legend,) = fig.legends
     assert [t.get_text() for t in legend.get_texts()] == ["right", "wrong"]
     plotting.figure(fig, "two dots a line", "far apart")
@@ -67,4 +71,4 @@ def test_two_gaps_are_drawn_a_line_each():
 @pytest.mark.parametrize("values", [{}, {"a": (0, 1)}, {"a": (1,)}, {"a": (1, "x")}])
 def test_bad_gaps_are_refused(values):
     with pytest.raises(SpecbookError):
-        two_gaps(values, "gap", ("one", "other"), floor=1.0)
+        two_gaps(values, "gap", ("one", "other"), floor=(1.0, "equal"))
