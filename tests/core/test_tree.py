@@ -27,7 +27,8 @@ GRAPH = [[A, B, C], [A, B, D], [A, B, E], [A, F], [X, B]]
 
 FIXTURE = [[A, B, C], [A, B, D], [A, F], [X, B]]
 """The fixture that 0x0CA counts: four paths, seven rows. Any four of the five leaf
-paths that keep X B give seven; here E is left out."""
+paths that keep X B give seven; here E is left out. `specbook.fixture` leaves out A F,
+for the rows that the article says share a predictor."""
 
 
 def letters(tree: CandidateTree) -> str:
