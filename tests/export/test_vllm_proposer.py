@@ -228,3 +228,6 @@ def test_the_best_path_of_a_tree():
     assert chain(Rest(store).start([1]), 1) == [2]
     assert chain(Rest(store).start([1]), 0) == []
     assert chain(Rest(store).start([9]), 3) == []
+    # Of equals the one that the source lists first.
+    tied = Datastore.build([[1, 4, 5], [1, 2, 3]])
+    assert chain(Rest(tied).start([1]), 2) == [2, 3]
