@@ -1,5 +1,5 @@
 """The command line: `specbook fetch | decode | bench | measure | index | train`, and
-`export | doctor | fixture | version`.
+`advise | export | doctor | fixture | version`.
 
 Torch is imported only by the commands that run a model, and only after their options
 have been checked. What is wrong with the input is one line and exit status 2; what is
@@ -22,6 +22,7 @@ import typer
 from . import (
     __version__,
     checks,
+    cli_advise,
     cli_export,
     cli_fixture,
     cli_frontier,
@@ -62,6 +63,7 @@ cli_trees.register(cli_measure.bench_app, cli_measure.measure_app)
 cli_frontier.register(cli_measure.measure_app)
 cli_heads.register(cli_measure.bench_app)
 cli_self.register(cli_measure.bench_app)
+cli_advise.register(app)
 app.add_typer(cli_measure.bench_app, name="bench")
 app.add_typer(cli_measure.measure_app, name="measure")
 app.command()(guarded(cli_measure.index))

@@ -342,7 +342,7 @@ def decide(
     }
     speeds = np.stack(
         [
-            _progress(c.tree, drawn, observed.every_depth)
+            progress_in_worlds(c.tree, drawn, observed.every_depth)
             / (
                 medians[:, times.nodes.index(c.nodes)] / one
                 + _drafting(c.tree, draft, np.zeros(worlds), times.batch)
@@ -364,14 +364,19 @@ def decide(
     return Decision(choice, standings[0], near, worlds)
 
 
-def _progress(shape: CandidateTree, rows: np.ndarray, every: bool) -> np.ndarray:
-    """G of one shape in every world; rows [worlds, depths, 1 + slots]."""
+def progress_in_worlds(
+    shape: CandidateTree, rows: np.ndarray, every_depth: bool
+) -> np.ndarray:
+    """G [worlds] of one shape in every world: `expected_progress` of slots that were
+    drawn again, `rows` [worlds, depths, 1 + slots] (`Observed.drawn_again`).
+    `every_depth`: each depth has rows of its own, otherwise the first stand for all.
+    Section 0x0AA."""
     total = np.ones(len(rows))
     values: list[np.ndarray] = []
     for rank, parent, depth in zip(
         shape.token_ids, shape.parents, shape.depths, strict=True
     ):
-        slot = rows[:, depth - 1 if every else 0, rank + 1]
+        slot = rows[:, depth - 1 if every_depth else 0, rank + 1]
         values.append(slot if parent < 0 else values[parent] * slot)
         total += values[-1]
     return total

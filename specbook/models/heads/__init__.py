@@ -8,7 +8,7 @@ in `config.KINDS`.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ... import checks
 from ...errors import SpecbookError
@@ -17,7 +17,14 @@ from .config import KINDS, MOST_SEED, HeadsConfig, config_from_json, config_of
 if TYPE_CHECKING:
     from .base import Heads
 
-__all__ = ["KINDS", "HeadsConfig", "build", "config_from_json", "config_of"]
+__all__ = [
+    "KINDS",
+    "HeadsConfig",
+    "build",
+    "config_from_json",
+    "config_of",
+    "independent",
+]
 
 
 def build(config: HeadsConfig, seed: int = 0) -> Heads:
@@ -28,8 +35,19 @@ def build(config: HeadsConfig, seed: int = 0) -> Heads:
     if not isinstance(config, HeadsConfig):
         raise SpecbookError(f"not a HeadsConfig: {config!r}")
     checks.integer(seed, "seed", least=0, most=MOST_SEED)
-    name = "".join(part.capitalize() for part in config.kind.split("_"))
-    made = getattr(import_module(f".{config.kind}", __name__), name)
+    made = _class(config.kind)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return made(config)
+
+
+def independent(kind: str) -> bool:
+    """Whether the heads called `kind` draft all levels at once, each without the tokens
+    of the levels above it (section 0x06A)."""
+    checks.one_of(kind, "kind", KINDS)
+    return bool(_class(kind).independent)
+
+
+def _class(kind: str) -> Any:
+    name = "".join(part.capitalize() for part in kind.split("_"))
+    return getattr(import_module(f".{kind}", __name__), name)

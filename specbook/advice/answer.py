@@ -1,0 +1,236 @@
+"""The advice for people, and as a file that says what it rests on.
+
+The file holds the constraints, every estimate, the answer, and the SHA-256 of each
+input; reading it works the answer out again from the estimates and refuses the file
+where it is another (sections 0x02B, 0x10).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, lab
+from ..errors import ArtifactError, SpecbookError
+from ..measure.frontier_data import Configuration
+from ..measure.report import read_as, write_whole
+from .choosing import Advice, advise
+from .constraints import Constraints
+from .estimate import Estimate
+from .flips import Flip
+
+KIND = "specbook advice"
+FORMAT = 1
+SHOWN_TIES = 4
+
+
+def lines(advice: Advice, flips: Sequence[Flip] = ()) -> list[str]:
+    """What to run, how sure that is, what comes near, and what would change it."""
+    best, plain = advice.best, advice.plain
+    told = [f"advised: {best.name}"]
+    if best is plain:
+        told[0] = "advised: plain decoding; nothing that may run pays"
+    told.append(
+        f"{_ms(best)} ms a token ({best.how}, {best.basis or 'no basis told'}): "
+        f"{float(best.tokens):.2f} tokens a round; plain decoding {_ms(plain)} ms"
+    )
+    interval = advice.speedup_interval
+    if interval is not None and best is not plain:
+        told.append(
+            f"{float(advice.speedup):.2f} times as fast as plain decoding "
+            f"[{interval[0]:.2f}, {interval[1]:.2f}]"
+        )
+    if advice.wins is None:
+        told.append("how sure: not known, since nothing was drawn again")
+    else:
+        told.append(
+            f"how sure: the fastest in {advice.wins:.0%} of the resampled worlds, a "
+            f"configuration of {best.configuration.source} in {advice.source_wins:.0%}"
+        )
+    if advice.runner_up is not None:
+        other = advice.runner_up
+        told.append(f"runner-up: {other.name}, {_ms(other)} ms a token")
+    if advice.ties:
+        names = [one.name for one in advice.ties[:SHOWN_TIES]]
+        more = len(advice.ties) - len(names)
+        told.append(
+            f"not distinguishable from it: {'; '.join(names)}"
+            + (f"; and {more} more" if more else "")
+        )
+    told += [f"would change it: {flip}" for flip in flips]
+    for one in advice.refused:
+        if one.estimate.per_token < best.per_token:
+            why = "; ".join(reason.why for reason in one.why)
+            told.append(f"faster, and kept out: {one.estimate.name} ({why})")
+    return told
+
+
+def _ms(one: Estimate) -> str:
+    low_high = ""
+    if one.interval is not None:
+        low_high = f" [{1000 * one.interval[0]:.1f}, {1000 * one.interval[1]:.1f}]"
+    return f"{1000 * float(one.per_token):.1f}{low_high}"
+
+
+def table(advice: Advice) -> lab.Table:
+    """Every configuration, those that may run first, for people."""
+    rows = [
+        [
+            one.name,
+            f"{float(one.tokens):.2f}",
+            f"{1000 * float(one.draft):.1f}",
+            f"{1000 * float(one.verify):.1f}",
+            f"{1000 * float(one.per_token):.1f}",
+            f"{one.extra_bytes / 1e6:.0f}",
+            "",
+        ]
+        for one in advice.ranking
+    ]
+    for other in advice.refused:
+        one = other.estimate
+        rows.append(
+            [
+                one.name,
+                f"{float(one.tokens):.2f}",
+                f"{1000 * float(one.draft):.1f}",
+                f"{1000 * float(one.verify):.1f}",
+                f"{1000 * float(one.per_token):.1f}",
+                f"{one.extra_bytes / 1e6:.0f}",
+                ", ".join(name.replace("_", " ") for name in other.constraints),
+            ]
+        )
+    head = [
+        "configuration",
+        "tokens a round",
+        "draft ms",
+        "verify ms",
+        "ms a token",
+        "extra MB",
+        "kept out by",
+    ]
+    return lab.table(head, rows)
+
+
+# ------------------------------------------------------------------------------ a file
+
+
+def hashed(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
+    """{file name: SHA-256, hex} of the inputs. Raises `ArtifactError` for one that
+    cannot be read, and `SpecbookError` for two of one name."""
+    found: dict[str, str] = {}
+    for path in paths:
+        name = Path(path).name
+        if name in found:
+            raise SpecbookError(f"two inputs are called {name}")
+        try:
+            found[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        except OSError as error:
+            raise ArtifactError(f"{path} cannot be read: {error}") from error
+    return found
+
+
+def manifest(
+    advice: Advice,
+    flips: Sequence[Flip] = (),
+    *,
+    settings: Mapping[str, Any],
+    machine: Mapping[str, Any],
+    inputs: Mapping[str, str],
+) -> dict[str, Any]:
+    """The advice as plain values. `settings`: what was asked (workload, number format,
+    batch); `inputs`: as `hashed` gives them. Times are in seconds."""
+    listed = [*advice.ranking, *(one.estimate for one in advice.refused)]
+    values = {
+        "kind": KIND,
+        "format": FORMAT,
+        "specbook": __version__,
+        "settings": dict(settings),
+        "machine": dict(machine),
+        "inputs": dict(inputs),
+        "constraints": asdict(advice.constraints),
+        "advised": advice.best.name,
+        "wins": advice.wins,
+        "source_wins": advice.source_wins,
+        "ties": [one.name for one in advice.ties],
+        "flips": [str(flip) for flip in flips],
+        "estimates": [_values(one) for one in listed],
+        "refused": {
+            one.estimate.name: [f"{r.constraint}: {r.why}" for r in one.why]
+            for one in advice.refused
+        },
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(values, default=float))
+    return {**plain, "sha256": _digest(plain)}
+
+
+def _values(one: Estimate) -> dict[str, Any]:
+    values = {
+        "configuration": asdict(one.configuration),
+        "how": one.how,
+        "basis": one.basis,
+        "extra_bytes": one.extra_bytes,
+        "interval": one.interval,
+    }
+    for name in ("tokens", "draft", "verify", "rest"):
+        values[name] = float(getattr(one, name))
+    return values
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    told = json.dumps(values, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def save(values: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Writes what `manifest` gave, whole or not at all. Returns the path."""
+    text = json.dumps(values, indent=1, allow_nan=False) + "\n"
+    return write_whole(Path(path), text)
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads what `save` wrote. Raises `ArtifactError` for another file, for one that
+    was changed, and where the estimates lead to another answer than the one told."""
+    try:
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path} is no {KIND}: {error}") from error
+    if not isinstance(values, dict) or values.get("kind") != KIND:
+        raise ArtifactError(f"{path} is no {KIND}")
+    if values.get("format") != FORMAT:
+        raise ArtifactError(f"{path}: format {values.get('format')!r}, not {FORMAT}")
+    told = values.get("sha256")
+    if told != _digest({n: v for n, v in values.items() if n != "sha256"}):
+        raise ArtifactError(f"{path} was changed: its SHA-256 is another")
+    try:
+        again = advise(
+            [_estimate(one) for one in values["estimates"]],
+            Constraints(**values["constraints"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"{path} is damaged: {error}") from error
+    if again.best.name != values.get("advised"):
+        raise ArtifactError(
+            f"{path} advises {values.get('advised')}, its estimates {again.best.name}"
+        )
+    return values
+
+
+def _estimate(values: Any) -> Estimate:
+    one = read_as(Configuration, values["configuration"], "configuration")
+    names = ("tokens", "draft", "verify", "rest", "extra_bytes", "how", "basis")
+    return Estimate(one, **{name: values[name] for name in names})
+
+
+def check_inputs(
+    values: Mapping[str, Any], paths: Sequence[str | os.PathLike[str]]
+) -> None:
+    """Raises `ArtifactError`, naming it, for an input that is another now."""
+    for name, digest in hashed(paths).items():
+        known = values["inputs"].get(name)
+        if known != digest:
+            raise ArtifactError(f"the advice does not rest on this {name}")
