@@ -36,6 +36,7 @@ from .frame import (
 from .frontier import by_depth, scatter
 from .growth import growth
 from .ledgers import TERM_LOOKS, ledger_bars
+from .maps import choice_map
 from .masks import draw_mask
 from .tradeoffs import tradeoff
 from .trees import draw_tree, graph, layout
@@ -59,6 +60,7 @@ __all__ = [
     "acceptance",
     "by_depth",
     "counts",
+    "choice_map",
     "curves",
     "draw_cache",
     "draw_flow",
