@@ -245,3 +245,13 @@ def test_a_draft_stops_before_an_end_token():
     for limit, drafts in ((9, 1), (8, 0), (7, 0)):
         found, _ = Candidates(PromptLookup(), limit=limit).get_candidates(ids)
         assert found.shape[1] == 7 + drafts
+
+
+def test_the_drafts_are_those_of_the_whole_text():
+    candidates, text = Candidates(PromptLookup(), length=4), [1, 2, 3, 4]
+    for new in ([1], [2, 3], [4, 1, 2], [9, 3]):
+        text = text + new
+        found, _ = candidates.get_candidates(torch.tensor([text]))
+        drafts = PromptLookup().start(text).propose(max_depth=4, max_nodes=4).nodes
+        assert found[0, len(text) :].tolist() == [node.token_id for node in drafts]
+    assert drafts
