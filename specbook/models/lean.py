@@ -144,7 +144,7 @@ class LeanTarget(ModelTarget):
         plan = expected = None
         if self_test:
             # Before the weights move: the reference is the model's own forward.
-            plan = selftest.Plan(self.vocab_size, self.context_limit)
+            plan = selftest.plan(self.vocab_size, self.context_limit, self.dtype)
             expected = plan.reference(functools.partial(_plain_logits, model))
         read = _reader(model, source if take else None)
         if take:

@@ -49,7 +49,7 @@ class LeanTrunkTarget(TrunkTarget, LeanTarget):
         self.shallow = _Half(weights.only(below, below))
         self.deep = _Half(weights.only(above, above))
         if self_test:
-            plan = selftest.Plan(self.vocab_size, self.context_limit)
+            plan = selftest.plan(self.vocab_size, self.context_limit, self.dtype)
             expected = plan.reference(lambda tokens: _plain_rows(target, tokens))
             plan.check(self, expected, self.dtype)
 

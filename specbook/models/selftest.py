@@ -34,6 +34,14 @@ class SelfTestError(TargetError):
     """A target's rows are not those of plain forwards over prefix and path."""
 
 
+def plan(vocab_size: int, context_limit: int | None, dtype: Any) -> Plan | Either:
+    """What a target in `dtype` is tested by. `vocab_size`, `context_limit`: its."""
+    first = Plan(vocab_size, context_limit)
+    if str(dtype).removeprefix("torch.") not in _SPREAD:
+        return first
+    return Either([first, Plan(vocab_size, context_limit, seed=1)])
+
+
 class Plan:
     """The token sequences of one self-test.
 
@@ -84,7 +92,7 @@ class Plan:
 
     def reference(
         self, plain: Callable[[Sequence[int]], np.ndarray]
-    ) -> dict[tuple[int, int], np.ndarray]:
+    ) -> dict[Any, np.ndarray]:
         """Logits [V] for each (round, row), by `plain(tokens) -> [len(tokens), V]`.
 
         Only the longest sequences are run; the rows inside them come along.
@@ -97,7 +105,7 @@ class Plan:
             if not any(len(t) > len(s) and t[: len(s)] == s for t in whole)
         ]
         runs = {leaf: plain(leaf) for leaf in leaves}
-        expected = {}
+        expected: dict[Any, np.ndarray] = {}
         for number, row, sequence in rows:
             leaf = next(leaf for leaf in leaves if leaf[: len(sequence)] == sequence)
             expected[number, row] = runs[leaf][len(sequence) - 1]
@@ -106,7 +114,7 @@ class Plan:
     def check(
         self,
         target: Any,
-        expected: Mapping[tuple[int, int], np.ndarray],
+        expected: Mapping[Any, np.ndarray],
         dtype: Any = "float32",
     ) -> float:
         """Run the plan on `target`; the largest difference is returned.
@@ -154,6 +162,50 @@ class Plan:
                     f"for {len(session.tokens)} tokens, one of them pending"
                 )
         return worst
+
+
+class Either:
+    """Several plans, of which one must hold.
+
+    In 16 bits two right forwards round apart, and over some tokens by as much as a
+    fault: on a processor without bfloat16 arithmetic the book's own target differs by
+    a spread of 0.35 there and by 0.13 over others, while its own forward in float32 is
+    nearer to it than to what it is compared with. A fault differs over all tokens.
+    """
+
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self._plans = list(plans)
+
+    def reference(
+        self, plain: Callable[[Sequence[int]], np.ndarray]
+    ) -> dict[Any, np.ndarray]:
+        """As `Plan.reference`; the keys begin with the number of the plan."""
+        return {
+            (number, *key): logits
+            for number, plan in enumerate(self._plans)
+            for key, logits in plan.reference(plain).items()
+        }
+
+    def check(
+        self,
+        target: Any,
+        expected: Mapping[Any, np.ndarray],
+        dtype: Any = "float32",
+    ) -> float:
+        """As `Plan.check`, by the first plan that holds; the refusal is the last's."""
+        refused: SelfTestError | None = None
+        for number, plan in enumerate(self._plans):
+            own = {
+                (key[1], key[2]): logits
+                for key, logits in expected.items()
+                if key[0] == number
+            }
+            try:
+                return plan.check(target, own, dtype)
+            except SelfTestError as error:
+                refused = error
+        assert refused is not None
+        raise refused
 
 
 def _ways(

@@ -55,7 +55,7 @@ class SharedTrunkTarget(TrunkTarget, TransformersTarget):
         vars(form).update(vars(target))
         form._share(target.model, boundary)
         if self_test:
-            plan = selftest.Plan(form.vocab_size, form.context_limit)
+            plan = selftest.plan(form.vocab_size, form.context_limit, form.dtype)
             plan.check(form, plan.reference(form.plain_logits), form.dtype)
         return form
 

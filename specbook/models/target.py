@@ -568,7 +568,7 @@ class TransformersTarget(ModelTarget):
         self._bind(model)
         self._bound_stamp = tensors_stamp(model.state_dict())
         if self_test:
-            plan = selftest.Plan(self.vocab_size, self.context_limit)
+            plan = selftest.plan(self.vocab_size, self.context_limit, self.dtype)
             plan.check(self, plan.reference(self.plain_logits), self.dtype)
 
     @torch.inference_mode()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from specbook.models import LeanTarget, TransformersTarget, tiny_llama
+from specbook.models import LeanTarget, TransformersTarget, selftest, tiny_llama
 from specbook.models import lean as lean_module
 from specbook.models.selftest import Plan, SelfTestError
 from specbook.models.target import ModelSession, visibility
@@ -113,6 +113,48 @@ def test_the_self_test_finds_it_in_other_dtypes(fault, dtype):
             LeanTarget(model)
         with pytest.raises(SelfTestError, match="logits of row"):
             fault(model)
+
+
+class OnePlan:
+    """A plan that finds what it is told, and counts how often it is asked."""
+
+    def __init__(self, found: float) -> None:
+        self.found, self.asked = found, 0
+
+    def reference(self, plain):
+        return {(0, -1): plain([])}
+
+    def check(self, target, expected, dtype):
+        assert expected == {(0, -1): target}, "the other plan's reference"
+        self.asked += 1
+        if self.found > 0.3:
+            raise SelfTestError(f"logits of row -1 differ by {self.found}")
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("spreads", "asked", "result"),
+    [((0.1, 0.9), (1, 0), 0.1), ((0.35, 0.1), (1, 1), 0.1), ((0.5, 0.6), (1, 1), None)],
+)
+def test_rounding_of_sixteen_bits_may_break_one_plan_a_fault_breaks_both(
+    spreads, asked, result
+):
+    plans = [OnePlan(spread) for spread in spreads]
+    either = selftest.Either(plans)
+    expected = either.reference(lambda tokens: "logits")
+    if result is None:
+        with pytest.raises(SelfTestError, match="differ by 0.6"):
+            either.check("logits", expected, torch.bfloat16)
+    else:
+        assert either.check("logits", expected, torch.bfloat16) == result
+    assert tuple(plan.asked for plan in plans) == asked
+
+
+@pytest.mark.parametrize("name", ["float32", "float64", torch.float32])
+def test_other_dtypes_have_one_plan_that_must_hold(name):
+    assert isinstance(selftest.plan(32, 64, name), selftest.Plan)
+    assert isinstance(selftest.plan(32, 64, "bfloat16"), selftest.Either)
+    assert isinstance(selftest.plan(32, 64, torch.float16), selftest.Either)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gpt2"])
