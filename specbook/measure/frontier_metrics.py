@@ -124,7 +124,8 @@ def latencies(rows: Sequence[Decoded]) -> np.ndarray:
 def throughput(file: FrontierFile, rows: Sequence[Decoded]) -> dict[int, float]:
     """{requests in a forward: predicted tokens a second of all}: the rounds as they
     were, each at the measured time of so many rows for so many requests, and their
-    drafting once a request. Only for batches that were timed; {} for another library.
+    drafting once a request. Only for batches of which two or more row counts were
+    timed; {} for another library.
     """
     traces = _traces(rows)
     if not traces:
@@ -133,6 +134,8 @@ def throughput(file: FrontierFile, rows: Sequence[Decoded]) -> dict[int, float]:
     found = {}
     for batch in sorted({cost.batch for cost in costs}):
         points = sorted((c.nodes, c.seconds) for c in costs if c.batch == batch)
+        if len(points) < 2:
+            continue
         rising = [(n, max(s for m, s in points if m <= n)) for n, s in points]
         clock = DraftLength(rising)
         seconds = sum(

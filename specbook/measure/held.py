@@ -40,7 +40,11 @@ def _storages(thing: Any, shares_state: bool) -> Iterator[tuple[Any, int]]:
         if id(one) in seen or one is None:
             continue
         seen.add(id(one))
-        if isinstance(one, torch.Tensor):
+        if isinstance(one, torch.Tensor) and one.is_mkldnn:
+            # Packed for the processor's kernels: it has no storage to ask, and its
+            # blocks hold the numbers once, up to padding.
+            yield ("packed", id(one)), one.numel() * one.element_size()
+        elif isinstance(one, torch.Tensor):
             storage = one.untyped_storage()
             yield ("torch", storage.data_ptr()), storage.nbytes()
         elif isinstance(one, np.ndarray):

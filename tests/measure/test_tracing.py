@@ -169,6 +169,17 @@ def test_memory_is_counted_once_and_without_what_is_borrowed() -> None:
     assert held_bytes(None) == 0
 
 
+@pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="torch packs no weights here"
+)
+def test_packed_weights_are_counted_once_and_not_where_the_target_has_them() -> None:
+    """A processor with AVX-512 holds 16-bit weights so; they have no storage to ask."""
+    packed, other = torch.zeros(6, 4).to_mkldnn(), torch.zeros(5).to_mkldnn()
+    source = Holder(packed=packed, again=[packed], other=other)
+    assert held_bytes(source) == 96 + 20
+    assert held_bytes(source, beside=(Holder(weight=packed),)) == 20
+
+
 def test_the_tables_of_metrics_have_a_value_or_a_reason() -> None:
     from tests.measure.frontiers import CHAIN, LOOKUP, PEER, frontier
 
@@ -196,6 +207,8 @@ def test_waiting_counts_rounds_and_throughput_takes_batches() -> None:
     file = frontier()
     file.add([Cost("float32", 1, 8, 0.08), Cost("float32", 2, 1, 0.1)])
     file.add([Cost("float32", 2, 8, 0.2)])
-    plain = row(PLAIN, "edit-1", 0.8, 8)
+    plain = row(PLAIN, "edit-1", 0.8, 8)  # eight rounds, a millisecond of drafting each
     found = metrics.throughput(file, [plain])
-    assert found == pytest.approx({1: 1 / 0.08, 2: 2 / 0.1})
+    assert found == pytest.approx({1: 1 / 0.081, 2: 2 / 0.102})
+    file.add([Cost("float32", 4, 1, 0.1)])  # one row count says nothing of others
+    assert set(metrics.throughput(file, [plain])) == {1, 2}
