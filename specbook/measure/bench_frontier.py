@@ -23,6 +23,7 @@ from typing import Any
 
 from .. import __version__, checks, drafts, paths, prompts
 from ..drafts.neural.draft_model import SHIPPED
+from ..drafts.rest.datastore import Datastore
 from ..drafts.switch import Switch
 from ..errors import SpecbookError
 from ..policy import SamplingPolicy
@@ -138,7 +139,7 @@ def run(
         target,
         sources,
         draft,
-        datastore,
+        None if datastore is None else Datastore.load(datastore),
         _temperatures(temperatures),
         checks.integer(screen_prompts, "screen_prompts", least=1),
         checks.integer(screen_tokens, "screen_tokens", least=2),
@@ -164,6 +165,12 @@ def _temperatures(values: Any) -> tuple[float, ...]:
     if not found or len(set(found)) != len(found):
         raise SpecbookError(f"temperatures must be some that differ, got {found}")
     return found
+
+
+def _checkpoint(draft: Any) -> str:
+    from ..models.loading import load_target
+
+    return str(load_target(draft).identity()["checkpoint"])
 
 
 class _Frontier:
@@ -193,8 +200,9 @@ class _Frontier:
             "turns": plan.turns,
             "peers": plan.peers,
             "seed": plan.seed,
-            "draft": None if plan.draft is None else str(plan.draft),
-            "datastore": None if plan.datastore is None else str(plan.datastore),
+            # What they hold, not where they lie: the same file is also found elsewhere.
+            "draft": None if plan.draft is None else _checkpoint(plan.draft),
+            "datastore": None if plan.datastore is None else plan.datastore.hash,
         }
         self.file = FrontierFile.at(path, settings, here)
 

@@ -24,6 +24,7 @@ from ..drafts.neural.heads import SHIPPED as SHIPPED_HEADS
 from ..drafts.neural.heads import HeadsSource
 from ..drafts.neural.planned import CHILDREN, PlannedSource
 from ..drafts.neural.staged import Staged
+from ..drafts.rest.datastore import Datastore
 from ..engine import fitted_target
 from ..errors import SpecbookError
 from ..models.heads import storage
@@ -86,7 +87,7 @@ def available(
     *,
     names: Sequence[str] | None = None,
     draft: str | os.PathLike[str] | None = None,
-    datastore: str | os.PathLike[str] | None = None,
+    datastore: Datastore | str | os.PathLike[str] | None = None,
     dtype: str = "float32",
     cost: Sequence[tuple[int, float]] | None = None,
 ) -> tuple[list[Available], list[Skipped]]:
@@ -95,7 +96,7 @@ def available(
 
     `names`: only these of the registry; None is all. `draft`: the folder or hub id of
     the second model, by default the shipped one, which is read in `dtype`.
-    `datastore`: an index for sources that need one. `cost`: pairs
+    `datastore`: an index, or its file, for sources that need one. `cost`: pairs
     (rows, time) for sources that choose how long they draft. An artifact that is not
     there or belongs to another target is a reason; one that is damaged raises
     `ArtifactError`. Raises `SpecbookError` for an unknown name.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from specbook import registry
+from specbook.drafts.rest.datastore import Datastore
 from specbook.errors import SpecbookError
 from specbook.measure import bench_frontier, frontier_report
 from specbook.measure.frontier_data import PLAIN, FrontierFile, read
@@ -134,9 +135,54 @@ def test_other_settings_do_not_go_on(tiny: tuple[Path, Path], whole: Any) -> Non
         measure(tiny, path, max_new_tokens=11)
 
 
+def test_a_file_tells_what_its_parts_hold_and_not_where_they_lay(
+    tiny: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """So it ships without a path of its maker, and goes on with a moved index."""
+    from specbook.models import load_target
+
+    about = load_target(tiny[0]).identity()
+    index, moved = tmp_path / "one.rest", tmp_path / "moved.rest"
+    Datastore.build_to(
+        index,
+        [[5, 6, 7, 8, 9] * 4],
+        corpus="made here",
+        licence="none",
+        tokenizer=about["tokenizer"],
+    )
+    few: Any = {
+        "sources": ("rest",),
+        "temperatures": (0.0,),
+        "dtypes": ("float32",),
+        "peers": False,
+    }
+    out = tmp_path / "frontier.jsonl"
+    one = measure(tiny, out, datastore=index, **few)
+    assert one.settings["datastore"] == Datastore.load(index).hash
+    draft = load_target(tiny[1]).identity()["checkpoint"]
+    assert one.settings["draft"] == draft
+    assert str(tmp_path) not in out.read_text(encoding="utf-8")
+    assert {row.configuration.source for row in one.of("screened")} == {"rest"}
+
+    index.rename(moved)
+    kept = out.read_bytes()
+    measure(tiny, out, datastore=moved, **few)
+    assert out.read_bytes() == kept
+    Datastore.build_to(
+        index,
+        [[5, 6, 7, 8, 10] * 4],
+        corpus="made here",
+        licence="none",
+        tokenizer=about["tokenizer"],
+    )
+    with pytest.raises(SpecbookError, match="datastore"):
+        measure(tiny, out, datastore=index, **few)
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [
+        ({"datastore": "no such index"}, "no such index"),
         ({"temperatures": ()}, "temperatures"),
         ({"temperatures": (0.0, 0.0)}, "temperatures"),
         ({"temperatures": (-1.0,)}, "temperature"),
