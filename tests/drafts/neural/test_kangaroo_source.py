@@ -166,7 +166,7 @@ def test_two_rounds_have_the_targets_law(
         assert {length for one in lengths for length in one} >= {1, 2}
 
 
-@pytest.mark.parametrize("form", ["qwen3", "gpt2"])
+@pytest.mark.parametrize("form", ["qwen2", "qwen3", "gpt2"])
 def test_two_rounds_of_other_families_have_the_targets_law(form: str) -> None:
     check_output(form, source(most=2, threshold=0.0), "single", 3, 2)
 
