@@ -13,7 +13,6 @@ import json
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from html import escape
@@ -22,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from . import __version__, display
+from . import __version__, display, tables
 from .errors import SpecbookError
-from .paths import data_path
 
 CLASSES = (
     "source-local",
@@ -41,7 +39,7 @@ source that we only point to."""
 
 MAX_FALSE_ALARM = 1e-6
 RECORDS_VARIABLE = "SPECBOOK_RECORDS"
-_SECTION = re.compile(r"0x[0-9A-F]{2}[A-Z]{0,2}")
+SECTION = re.compile(r"0x[0-9A-F]{2}[A-Z]{0,2}")
 _ID = re.compile(r"(0x[0-9A-F]{2}[A-Z]{0,2})(-[a-z0-9]+)+")
 _NOTEBOOK = re.compile(r"0x[0-9A-F]{2}_[a-z0-9_]+")
 _shown: set[str] = set()
@@ -80,7 +78,7 @@ class Claim:
         match = _ID.fullmatch(self.id)
         if match is None:
             raise ClaimError(f"{where}: an id looks like '0x07D-dag-boundary'")
-        if not _SECTION.fullmatch(self.section) or match[1] != self.section:
+        if not SECTION.fullmatch(self.section) or match[1] != self.section:
             raise ClaimError(f"{where}: its section is given as {self.section!r}")
         if self.evidence_class not in CLASSES:
             raise ClaimError(
@@ -114,48 +112,28 @@ def load(path: Path | None = None) -> dict[str, Claim]:
     """The register as {id: Claim}, in file order.
 
     `path`: another register than the shipped one. Raises `ClaimError` naming the claim
-    for a missing or unknown entry, a wrong value or a repeated id.
+    for a missing or unknown entry, a wrong value or a repeated id, and for a register
+    without a claim: nothing at all is no register.
     """
-    path = data_path("claims.toml") if path is None else _path(path, "path")
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ClaimError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ClaimError(f"{path.name} is no TOML file: {error}") from None
-    if set(table) - {"claim"}:
-        raise ClaimError(
-            f"{path.name}: unknown entries {sorted(set(table) - {'claim'})}"
-        )
-    found: dict[str, Claim] = {}
-    for number, row in enumerate(_tables(table.get("claim", []), path), 1):
-        claim = _claim(row, f"{path.name}, claim {number}")
-        if claim.id in found:
-            raise ClaimError(f"claim {claim.id!r} is registered twice")
-        found[claim.id] = claim
-    return found
+    names = {"evidence_class": "class"}
+    known = {names.get(f.name, f.name): f.name for f in fields(Claim)}
+    rows = tables.load(
+        path,
+        "claims.toml",
+        "claim",
+        known=set(known),
+        needed=set(known) - {"false_alarm"},
+        error=ClaimError,
+    )
+    found = [Claim(**{known[n]: value for n, value in row.items()}) for _, row in rows]
+    tables.once([claim.id for claim in found], "claim", ClaimError)
+    return {claim.id: claim for claim in found}
 
 
 def _path(value: Any, name: str) -> Path:
     if not isinstance(value, (str, os.PathLike)):
         raise ClaimError(f"{name} must be a path, got {value!r}")
     return Path(value)
-
-
-def _tables(rows: Any, path: Path) -> list[dict[str, Any]]:
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ClaimError(f"{path.name}: claims are [[claim]] tables")
-    return rows
-
-
-def _claim(row: Mapping[str, Any], where: str) -> Claim:
-    names = {"evidence_class": "class"}
-    known = {names.get(f.name, f.name): f.name for f in fields(Claim)}
-    if unknown := set(row) - set(known):
-        raise ClaimError(f"{where} ({row.get('id')!r}): unknown {sorted(unknown)}")
-    if missing := set(known) - set(row) - {"false_alarm"}:
-        raise ClaimError(f"{where} ({row.get('id')!r}): no {sorted(missing)}")
-    return Claim(**{known[name]: value for name, value in row.items()})
 
 
 def check(claim_id: str, condition: bool, evidence: str) -> None:

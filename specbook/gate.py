@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import __version__, checks, claims
+from . import __version__, checks, claims, tables
 from .claims import Claim
 from .errors import ArtifactError, SpecbookError
-from .paths import chapters_path, data_path
+from .paths import chapters_path
 
 STATES = ("green", "missing", "stale", "red")
 """From best to worst; a line has the worst state of its claims. `green`: shown by this
@@ -28,7 +27,6 @@ version, or for another wording. `red`: checked, and it did not hold."""
 
 _FIELDS = {"id", "title", "text", "claims", "sections"}
 _LINE_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_SECTION = re.compile(r"0x[0-9A-F]{2}[A-Z]{0,2}")
 _BOUND = ("section", "text", "class", "kind", "notebook")
 """What a record repeats of its claim. If one differs, something else was shown."""
 
@@ -63,46 +61,34 @@ def load(
     id, and a line that no claim shows.
     """
     register = claims.load() if register is None else register
-    if path is not None and not isinstance(path, (str, os.PathLike)):
-        raise GateError(f"path must be a path, got {path!r}")
-    path = data_path("gate.toml") if path is None else Path(path)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GateError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise GateError(f"{path.name} is no TOML file: {error}") from None
-    rows = table.get("line")
-    if set(table) != {"line"} or not isinstance(rows, list):
-        raise GateError(f"{path.name}: a gate is [[line]] tables and nothing else")
-    found: dict[str, Line] = {}
-    for number, row in enumerate(rows, 1):
-        line = _line(row, f"{path.name}, line {number}", register)
-        if line.id in found:
-            raise GateError(f"line {line.id!r} of the gate stands twice")
-        found[line.id] = line
-    return found
+    rows = tables.load(
+        path,
+        "gate.toml",
+        "line",
+        known=_FIELDS,
+        needed={"id", "title", "text"},
+        error=GateError,
+    )
+    found = [_line(row, where, register) for where, row in rows]
+    tables.once([line.id for line in found], "line", GateError)
+    return {line.id: line for line in found}
 
 
-def _line(row: Any, where: str, register: Mapping[str, Claim]) -> Line:
-    if not isinstance(row, dict):
-        raise GateError(f"{where}: lines are [[line]] tables")
-    if unknown := set(row) - _FIELDS:
-        raise GateError(f"{where}: unknown {sorted(unknown)}")
-    texts = {
-        name: _text(row.get(name), f"{where}: {name}")
+def _line(row: Mapping[str, Any], where: str, register: Mapping[str, Claim]) -> Line:
+    told = {
+        name: tables.text(row[name], f"{where}: {name}", GateError)
         for name in ("id", "title", "text")
     }
-    if not _LINE_ID.fullmatch(texts["id"]):
-        raise GateError(f"{where}: an id looks like 'same-token', got {texts['id']!r}")
-    where = f"{where} ({texts['id']})"
-    names = _texts(row.get("claims", []), f"{where}: claims")
-    sections = _texts(row.get("sections", []), f"{where}: sections")
+    if not _LINE_ID.fullmatch(told["id"]):
+        raise GateError(f"{where}: an id looks like 'same-token', got {told['id']!r}")
+    where = f"{where} ({told['id']})"
+    names = tables.texts(row.get("claims", []), f"{where}: claims", GateError)
+    sections = tables.texts(row.get("sections", []), f"{where}: sections", GateError)
     for name in names:
         if name not in register:
             raise GateError(f"{where}: no claim {name!r} is in the register")
     for section in sections:
-        if not _SECTION.fullmatch(section):
+        if not claims.SECTION.fullmatch(section):
             raise GateError(f"{where}: no section is called {section!r}")
     bound = tuple(
         claim.id
@@ -111,22 +97,7 @@ def _line(row: Any, where: str, register: Mapping[str, Claim]) -> Line:
     )
     if not bound:
         raise GateError(f"{where}: no claim shows it")
-    return Line(**texts, claims=bound, sections=tuple(sections))
-
-
-def _texts(value: Any, name: str) -> list[str]:
-    if not isinstance(value, list):
-        raise GateError(f"{name} must be a list, got {value!r}")
-    found = [_text(entry, f"{name}[{i}]") for i, entry in enumerate(value)]
-    if twice := [entry for entry, count in Counter(found).items() if count > 1]:
-        raise GateError(f"{name}: {twice[0]!r} stands twice")
-    return found
-
-
-def _text(value: Any, name: str) -> str:
-    if not checks.text(value, name, error=GateError).strip():
-        raise GateError(f"{name} is empty")
-    return value
+    return Line(**told, claims=bound, sections=tuple(sections))
 
 
 def uncovered(

@@ -29,6 +29,7 @@ FLOORS = {
     "specbook.merging": 1,
     "specbook.registry": 1,
     "specbook.prompts": 1,
+    "specbook.tables": 1,
     "specbook.verifiers": 2,
     "specbook.oracles": 2,
     "specbook.drafts": 2,

@@ -7,12 +7,11 @@ ours is read from the manifest that binds an artifact's files.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .. import checks, paths
+from .. import checks, tables
 from ..errors import ArtifactError, SpecbookError
 
 FILE = "recipes.toml"
@@ -50,16 +49,26 @@ class Told:
 def reported() -> list[Told]:
     """The recipes of `data/recipes.toml`, in its order. Raises `ArtifactError` for a
     file that is malformed, names a field that there is not, or cites nothing."""
-    path = paths.data_path(FILE)
-    try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8"))["recipe"]
-        told = [Told(**row) for row in rows]
-    except (OSError, KeyError, TypeError, ValueError) as problem:
-        raise ArtifactError(f"{path} cannot be read: {problem}") from problem
-    for one in told:
-        if not one.said_in:
-            raise ArtifactError(f"{path}: {one.name!r} cites nothing")
-    return told
+    known = {field.name for field in fields(Told)}
+    rows = tables.load(
+        None,
+        FILE,
+        "recipe",
+        known=known,
+        needed=known - {"said_in", "differs"},
+        error=ArtifactError,
+    )
+    return [_told(row, where) for where, row in rows]
+
+
+def _told(row: Mapping[str, Any], where: str) -> Told:
+    keys = tables.texts(row.get("said_in", []), f"{where}: said_in", ArtifactError)
+    if not keys:
+        raise ArtifactError(f"{where}: {row['name']!r} cites nothing")
+    for name, value in row.items():
+        if name != "said_in":
+            checks.text(value, f"{where}: {name}", error=ArtifactError)
+    return Told(**{**row, "said_in": tuple(keys)})
 
 
 def of_manifest(manifest: Mapping[str, Any], source: str) -> Told:

@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from specbook import claims, display
+from specbook import claims, display, paths
 from specbook.claims import Claim, ClaimError
 
 GOOD = """
@@ -35,7 +35,7 @@ notebook = "0x07_candidate_trees"
 def register(tmp_path, monkeypatch):
     path = tmp_path / "claims.toml"
     path.write_text(GOOD, encoding="utf-8")
-    monkeypatch.setattr(claims, "data_path", lambda *parts: path)
+    monkeypatch.setattr(paths, "data_path", lambda *parts: path)
     monkeypatch.delenv(claims.RECORDS_VARIABLE, raising=False)
     return path
 
@@ -61,7 +61,7 @@ def test_load_keeps_every_field_and_the_order(register):
         ('id = "0x07D-dag-boundary"', 'id = "0x07E-dag-boundary"', "section"),
         ('id = "0x07D-dag-boundary"', 'id = "../x"', "an id looks like"),
         ('id = "0x08B-one-draw"\nsection = "0x08B"',
-         'id = "0x07D-dag-boundary"\nsection = "0x07D"', "registered twice"),
+         'id = "0x07D-dag-boundary"\nsection = "0x07D"', "stands twice"),
         ('section = "0x07D"', 'section = "7D"', "section"),
         ('class = "source-local"', 'class = "hearsay"', "class must be one of"),
         ('kind = "exact"', 'kind = "obvious"', "kind must be one of"),
@@ -74,9 +74,11 @@ def test_load_keeps_every_field_and_the_order(register):
         ('text = "One draw a node keeps the law."', 'text = " "', "text must be text"),
         ('text = "One draw a node keeps the law."', "text = 3", "text must be text"),
         ('notebook = "0x07_candidate_trees"', 'notebook = "a/b"', "no notebook"),
-        ("[[claim]]", "[[claims]]", "unknown entries"),
+        ("[[claim]]", "[[claims]]", "nothing else"),
         (GOOD, "claim = 3", "[[claim]] tables"),
-        (GOOD, "claim = [3]", "[[claim]] tables"),
+        (GOOD, "claim = [3]", "claim 1 is no table: 3"),
+        (GOOD, "claim = []", "[[claim]] tables"),
+        (GOOD, "", "[[claim]] tables"),
         ("[[claim]]", "[[claim", "no TOML file"),
     ],
 )  # fmt: skip

@@ -66,9 +66,11 @@ def test_a_file_of_neighbours_is_read(tmp_path):
         ('name = "a lookup"', "name = 3", "name must be text"),
         ('topology = "tree"', 'topology = "tree"\nq = 1', r"unknown \['q'\]"),
         ('owns = "a proof"', 'owns = "a proof"\nq = 1', r"unknown \['q'\]"),
-        (GOOD, "neighbour = [3]", "not a table"),
-        (GOOD, "neighbour = 3", "must be a list"),
+        (GOOD, "neighbour = [3]", "is no table"),
+        (GOOD, "neighbour = 3", "nothing else"),
+        (GOOD, "neighbour = []", "nothing else"),
         (GOOD, "other = 3", "nothing else"),
+        ('["0x00-x"]', '["0x00-x", "0x00-x"]', "'0x00-x' stands twice"),
         ("[[neighbour]]", "[[neighbour", "no TOML file"),
     ],
 )
