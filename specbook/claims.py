@@ -9,11 +9,15 @@ found by `register_faults`, from the notebooks' text and without running them.
 from __future__ import annotations
 
 import ast
+import builtins
+import functools
+import hashlib
 import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
@@ -22,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from . import __version__, display, tables
-from .errors import SpecbookError
+from .errors import ArtifactError, SpecbookError
+from .paths import chapters_path
 
 CLASSES = (
     "source-local",
@@ -202,10 +207,35 @@ def link(claim: Claim, words: str = "") -> str:
 # ------------------------------------------------------------------------- records
 
 
+def code(notebook: str) -> str:
+    """A SHA-256 (hex) of what a check in this notebook rests on: every module of the
+    package and, where the chapters are at hand, the notebook's text."""
+    digest = hashlib.sha256(_package_digest())
+    try:
+        text = (chapters_path() / f"{notebook}.md").read_bytes()
+    except (ArtifactError, OSError):  # a wheel without chapters; no such notebook
+        text = b""
+    digest.update(text)
+    return digest.hexdigest()
+
+
+@functools.cache
+def _package_digest() -> bytes:
+    """Of the modules as they are when they are first asked for: what runs was loaded
+    from these, and a later edit does not change it."""
+    digest = hashlib.sha256()
+    root = Path(__file__).resolve().parent
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.digest()
+
+
 def record(
     claim: Claim, held: bool, evidence: str, *, version: str = __version__
 ) -> dict[str, Any]:
-    """What is written down of one check: the claim as it stood, and what was seen."""
+    """What is written down of one check: the claim as it stood, what was seen, and by
+    which version and which code."""
     return {
         "id": claim.id,
         "section": claim.section,
@@ -216,6 +246,7 @@ def record(
         "held": held,
         "evidence": evidence,
         "specbook": version,
+        "code": code(claim.notebook),
     }
 
 
@@ -254,7 +285,7 @@ def read_records(folder: Path) -> dict[str, list[dict[str, Any]]]:
     for path in sorted(folder.glob("*.json")):
         try:
             records = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ClaimError(f"record {path.name} is damaged: {error}") from None
         if not isinstance(records, list) or not all(
             isinstance(r, dict) and r.get("id") == path.stem for r in records
@@ -275,14 +306,19 @@ class CodeCell:
     tags: tuple[str, ...]
     source: str
 
-    def calls(self, function: str) -> Iterator[tuple[ast.Call, bool]]:
-        """Calls of `function` ("claims.check") in the cell, and for each whether it
-        stands inside an `assert`. Comments and strings are no calls."""
+    def parsed(self) -> ast.Module:
+        """The cell's program, without lines for the shell. Raises `SyntaxError`."""
         plain = "\n".join(
             "" if re.match(r"\s*[%!?]", line) else line
             for line in self.source.splitlines()
         )
-        tree = ast.parse(plain)
+        return ast.parse(plain)
+
+    def calls(self, function: str) -> Iterator[tuple[ast.Call, bool]]:
+        """Calls of `function` ("claims.check") in the cell, and for each whether it
+        stands inside an `assert`. Comments and strings are no calls. Raises
+        `SyntaxError`."""
+        tree = self.parsed()
         asserted = {
             id(inner)
             for node in ast.walk(tree)
@@ -330,9 +366,46 @@ def code_cells(text: str) -> list[CodeCell]:
     return cells
 
 
+def _argument(call: ast.Call, place: int, name: str) -> ast.expr | None:
+    """An argument of a call, given by its place or by its name."""
+    if place < len(call.args):
+        return call.args[place]
+    return next((k.value for k in call.keywords if k.arg == name), None)
+
+
+def _cannot_fail(condition: ast.expr | None, constants: Set[str] = frozenset()) -> bool:
+    """Whether nothing that was computed is looked at: all names are of built-in
+    functions or of `constants`. Of an `or`, one such side is enough."""
+    if condition is None:
+        return False
+    if isinstance(condition, ast.BoolOp) and isinstance(condition.op, ast.Or):
+        return any(_cannot_fail(value, constants) for value in condition.values)
+    names = {node.id for node in ast.walk(condition) if isinstance(node, ast.Name)}
+    return names <= {*dir(builtins), *constants}
+
+
+def _constants(trees: Iterable[ast.Module]) -> set[str]:
+    """The names of a notebook that are only ever set to what cannot fail."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    # A loop, an import, `held &= ...` and the like set a name to something computed.
+    bound = Counter(
+        node.id
+        for node in nodes
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    fixed = Counter(
+        node.targets[0].id
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and _cannot_fail(node.value)
+    )
+    return {name for name, count in fixed.items() if count == bound[name]}
+
+
 def literal_id(call: ast.Call) -> str | None:
-    """The call's first argument, if it is written out as a string."""
-    first = call.args[0] if call.args else None
+    """The call's claim id, if it is written out as a string."""
+    first = _argument(call, 0, "claim_id")
     if isinstance(first, ast.Constant) and isinstance(first.value, str):
         return first.value
     return None
@@ -351,12 +424,15 @@ def register_faults(
     faults = []
     for path in sorted(notebooks.glob("*.md")):
         checked: set[str] = set()
+        cells = []
         for cell in code_cells(path.read_text(encoding="utf-8")):
             try:
-                calls = list(cell.calls("claims.check"))
+                cells.append((cell, cell.parsed()))
             except SyntaxError as error:
                 faults.append(f"{path.name}:{cell.line}: {error.msg}")
-                continue
+        constants = _constants(tree for _, tree in cells)
+        for cell, _ in cells:
+            calls = list(cell.calls("claims.check"))
             for call, _ in calls:
                 where = f"{path.name}:{cell.line + call.lineno - 1}"
                 name = literal_id(call)
@@ -369,7 +445,7 @@ def register_faults(
                 elif register[name].notebook != path.stem:
                     owner = register[name].notebook
                     faults.append(f"{where}: claim {name!r} belongs to {owner}")
-                if len(call.args) > 1 and isinstance(call.args[1], ast.Constant):
+                if _cannot_fail(_argument(call, 1, "condition"), constants):
                     faults.append(f"{where}: the condition of {name!r} cannot fail")
         faults += [
             f"{path.name}: claim {claim.id!r} is not checked"

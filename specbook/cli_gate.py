@@ -30,9 +30,9 @@ def gate(
 ) -> None:
     """Say of each line of the publish gate whether the last run has shown it.
 
-    Green: shown; missing: not checked in that run; stale: shown by another version or
-    in other words; red: checked, and it did not hold. The exit status is 1 unless all
-    is green.
+    Green: shown; missing: not checked in that run; stale: shown by another version, by
+    other code or in other words; red: checked, and it did not hold. The exit status is
+    1 unless all is green.
     """
     folder = gates.records_folder() if records is None else records
     if folder is None:

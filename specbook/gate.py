@@ -22,8 +22,9 @@ from .paths import chapters_path
 
 STATES = ("green", "missing", "stale", "red")
 """From best to worst; a line has the worst state of its claims. `green`: shown by this
-version, and every record held. `missing`: no record. `stale`: recorded by another
-version, or for another wording. `red`: checked, and it did not hold."""
+version and this code, and every record held. `missing`: no record. `stale`: recorded by
+another version or other code, or for another wording. `red`: checked, and it did not
+hold."""
 
 _FIELDS = {"id", "title", "text", "claims", "sections"}
 _LINE_ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -140,14 +141,14 @@ def _check_record(claim_id: str, record: Any) -> None:
     if not isinstance(record.get("held"), bool):
         held = record.get("held")
         raise claims.ClaimError(f"{where}: held must be a bool, got {held!r}")
-    for name in ("evidence", "specbook", *_BOUND):
+    for name in ("evidence", "specbook", "code", *_BOUND):
         if not isinstance(record.get(name), str) or not record[name].strip():
             raise claims.ClaimError(f"{where} does not say its {name}")
 
 
 def _is_current(claim: Claim, record: Mapping[str, Any], version: str) -> bool:
-    now = (claim.section, claim.text, claim.evidence_class, claim.kind, claim.notebook)
-    return (version, *now) == (record["specbook"], *(record[n] for n in _BOUND))
+    now = claims.record(claim, True, "asked", version=version)
+    return all(record[name] == now[name] for name in ("specbook", "code", *_BOUND))
 
 
 def worst(states: Iterable[str]) -> str:
@@ -173,9 +174,10 @@ class Verdict:
 
     @property
     def green(self) -> bool:
-        """Whether the book may be published: every claim, and so every line, is green,
-        and nothing foreign lies among the records."""
-        return not self.unknown and set(self.claims.values()) <= {"green"}
+        """Whether the book may be published: there are claims and lines, every one of
+        them is green, and nothing foreign lies among the records."""
+        states = [set(self.claims.values()), set(self.lines.values())]
+        return not self.unknown and states == [{"green"}, {"green"}]
 
     def faults(self) -> list[str]:
         """What stands in the way, worst first: "red: 0x07D-key", and so on."""
@@ -207,10 +209,13 @@ def judge(
     `records`: {claim id: records}, the folder that holds them, or None where there was
     no run (then everything is missing). `lines`, `register`: the shipped ones unless
     given. Raises `ClaimError` for a damaged record and a folder that is none, and
-    `GateError` for a line that names a claim of another register.
+    `GateError` for a line that names a claim of another register, and where there is
+    no line or no claim at all: no record could close such a gate.
     """
     register = claims.load() if register is None else register
     lines = load(register=register) if lines is None else lines
+    if not lines or not register:
+        raise GateError("a gate without lines, or without claims, cannot be closed")
     for line in lines.values():
         if unknown := [name for name in line.claims if name not in register]:
             raise GateError(f"line {line.id!r}: no claim {unknown[0]!r} is registered")

@@ -146,6 +146,7 @@ def test_records_are_appended_failures_too(register, tmp_path, monkeypatch, caps
         (False, "b"),
     ]
     assert records[0]["section"] == "0x07D"
+    assert records[0]["code"] == claims.code("0x07_candidate_trees")
     assert records[0]["class"] == "implementation-observed"
 
 
@@ -164,6 +165,24 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one(
         claims.check("0x07D-dag-boundary", True, "second")
     assert (tmp_path / "r" / "0x07D-dag-boundary.json").read_bytes() == before
     assert len(list((tmp_path / "r").iterdir())) == 1
+
+
+def test_a_record_that_cannot_be_read_is_refused(tmp_path):
+    (tmp_path / "0x07D-dag-boundary.json").mkdir()
+    with pytest.raises(ClaimError, match="0x07D-dag-boundary.json is damaged"):
+        claims.read_records(tmp_path)
+
+
+def test_the_code_of_a_check_is_its_package_and_its_chapter(tmp_path, monkeypatch):
+    monkeypatch.setattr(claims, "chapters_path", lambda: tmp_path)
+    bare = claims.code("0x07_a")
+    (tmp_path / "0x07_a.md").write_text("A.", encoding="utf-8")
+    one = claims.code("0x07_a")
+    (tmp_path / "0x07_a.md").write_text("B.", encoding="utf-8")
+    assert len({bare, one, claims.code("0x07_a")}) == 3
+    assert claims.code("0x07_b") == bare
+    monkeypatch.setattr(claims, "_package_digest", lambda: b"another")
+    assert claims.code("0x07_b") != bare
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '[{"id": "other"}]', "[3]"])
@@ -273,7 +292,13 @@ def test_an_agreeing_notebook_has_no_faults(tmp_path):
         ('"0x08B-one-draw", p', '"0x08B-two-draws", p', "no claim '0x08B-two-draws'"),
         ('"0x08B-one-draw", p', '"0x08B-two-draws", p', "'0x08B-one-draw' is not"),
         ("check_it = claims", "# check_it = claims", "'0x08B-one-draw' is not checked"),
-        ("p > 1e-6", "True", "condition of '0x08B-one-draw' cannot fail"),
+        *(
+            ("p > 1e-6", true, "condition of '0x08B-one-draw' cannot fail")
+            for true in (
+                *("True", "condition=True", "not False", "1 == 1", "bool(1)"),
+                *("p > 1e-6 or True", "all([])", "str(1) == '1'", "text != ''"),
+            )
+        ),
         ('"0x08B-one-draw", p', "name, p", "write the claim's id out"),
         ("same = rows", "same = = rows", "invalid syntax"),
     ],
@@ -281,10 +306,26 @@ def test_an_agreeing_notebook_has_no_faults(tmp_path):
 def test_planted_faults_in_a_notebook_are_named(tmp_path, old, new, told):
     assert old in BOOK
     text = BOOK.replace(old, new)
+    if new.startswith("condition="):
+        text = text.replace('f"p = {p}")', 'evidence=f"p = {p}")')
     if new.startswith("#"):
         text = text.replace('    "0x08B-one-draw", p > 1e-6, f"p = {p}")', "")
     found = faults_of(tmp_path, text)
     assert any(told in fault for fault in found), found
+
+
+def test_a_name_that_is_also_computed_may_fail(tmp_path):
+    held = BOOK.replace("text = '", "held = True\ntext = '").replace("p > 1e-6", "held")
+    assert any("cannot fail" in fault for fault in faults_of(tmp_path, held))
+    for more in ("held &= p > 1", "held = p > 1", "for held in p: pass"):
+        text = held.replace("held = True\n", f"held = True\n{more}\n")
+        assert faults_of(tmp_path, text) == []
+
+
+def test_arguments_may_be_named(tmp_path):
+    call = 'claim_id="0x08B-one-draw", condition=p > 1e-6, evidence=f"p = {p}")'
+    text = BOOK.replace('"0x08B-one-draw", p > 1e-6, f"p = {p}")', call)
+    assert text != BOOK and faults_of(tmp_path, text) == []
 
 
 def test_a_claim_checked_in_a_foreign_notebook_is_a_fault(tmp_path):

@@ -124,6 +124,8 @@ def test_what_is_no_file_is_refused(path):
         ([record(ONE, held=False), record(ONE)], "red"),
         ([record(ONE), record(ONE, held=False)], "red"),
         ([record(ONE, specbook="0")], "stale"),
+        ([record(ONE, code="another")], "stale"),
+        ([record(ONE, held=False, code="another")], "stale"),
         ([record(ONE, text="Otherwise.")], "stale"),
         ([record(ONE, kind="measured")], "stale"),
         ([record(ONE, **{"class": "rewrite-interpretation"})], "stale"),
@@ -152,7 +154,7 @@ def without(name):
         (without("held"), "held must be a bool, got None"),
         (record(ONE, held=1), "held must be a bool, got 1"),
         (record(ONE, held="yes"), "held must be a bool"),
-        *((without(n), f"does not say its {n}") for n in ("text", "specbook", "kind")),
+        *((without(n), f"does not say its {n}") for n in ("text", "specbook", "code")),
         (record(ONE, evidence=" "), "does not say its evidence"),
         (record(ONE, notebook=None), "does not say its notebook"),
     ],
@@ -259,6 +261,31 @@ def test_what_is_no_list_of_records_and_no_gate_of_this_register_is_refused(tmp_
         gate.judge({}, lines=lines, register=REGISTER)
 
 
+def test_a_gate_that_nothing_could_close_is_refused():
+    lines = {"x": gate.Line("x", "X", "X.", ("0x07D-one",))}
+    for given, register in (({}, REGISTER), (lines, {}), ({}, {})):
+        with pytest.raises(GateError, match="cannot be closed|no claim"):
+            gate.judge({}, lines=given, register=register)
+    assert not gate.Verdict({}, {}, ()).green
+    assert not gate.Verdict({"a": "green"}, {}, ()).green
+
+
+def test_what_other_code_showed_is_stale(tmp_path, monkeypatch):
+    """As a run before the last edit leaves it, in the folder that is read by default.
+    The version is the same: nobody raises it for an edit."""
+    chapters = tmp_path / "notebooks"
+    chapters.mkdir()
+    (chapters / "0x07_trees.md").write_text("A chapter.", encoding="utf-8")
+    monkeypatch.setattr(claims, "chapters_path", lambda: chapters)
+    run = all_green()
+    assert verdict(tmp_path, run).green
+    (chapters / "0x07_trees.md").write_text("Another.", encoding="utf-8")
+    assert set(verdict(tmp_path, run).claims.values()) == {"stale"}
+    run = all_green()
+    monkeypatch.setattr(claims, "_package_digest", lambda: b"edited")
+    assert set(verdict(tmp_path, run).claims.values()) == {"stale"}
+
+
 def test_the_folder_of_records(tmp_path, monkeypatch):
     monkeypatch.setenv(claims.RECORDS_VARIABLE, str(tmp_path))
     assert gate.records_folder() == tmp_path
@@ -273,7 +300,7 @@ def test_the_folder_of_records(tmp_path, monkeypatch):
 
 def test_a_record_is_bound_to_all_that_the_register_says(tmp_path):
     """Each field of a claim that `claims.check` records is compared."""
-    kept = {"id", "held", "evidence", "specbook"}
+    kept = {"id", "held", "evidence", "specbook", "code"}
     assert set(record(ONE)) - kept == set(gate._BOUND)
     for claim in (
         replace(ONE, text="Other."),
