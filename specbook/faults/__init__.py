@@ -12,14 +12,17 @@ from collections.abc import Iterable
 from .. import checks
 from ..errors import SpecbookError
 from . import commits, contracts, plans, rules, sources, targets, training, trees
+from .elsewhere import ELSEWHERE, Elsewhere
 from .fault import LAYERS, LOGITS, TOKENS, VARIATION, Fault, Finding
 
 __all__ = [
+    "ELSEWHERE",
     "FAULTS",
     "LAYERS",
     "LOGITS",
     "TOKENS",
     "VARIATION",
+    "Elsewhere",
     "Fault",
     "Finding",
     "get",

@@ -208,7 +208,13 @@ def _budget_harm(planted: bool) -> int:
     ):
         target = small.table()
         made = engine.generate(
-            target, [0], overrun(not planted), "membership", max_new_tokens=3, **_ONES
+            target,
+            [0],
+            overrun(not planted),
+            "membership",
+            max_new_tokens=3,
+            temperature=1.0,
+            chance=_Agreeing(),
         )
     return abs(len(made.tokens) - 3)
 
@@ -226,8 +232,6 @@ class _Agreeing:
         self._turn += 1
         return 1 + (self._turn - 1) % 2
 
-
-_ONES: Any = {"temperature": 1.0, "chance": _Agreeing()}
 
 FAULTS: tuple[Fault, ...] = (
     Fault(

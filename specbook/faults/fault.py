@@ -60,9 +60,20 @@ class Fault:
 
     def __post_init__(self) -> None:
         for field in fields(self):
+            name, value = f"{field.name} of a fault", getattr(self, field.name)
             if field.type == "str":
-                checks.text(getattr(self, field.name), f"{field.name} of a fault")
+                checks.text(value, name)
+                # Every message holds the empty text: it would say nothing.
+                if field.name not in ("unit", "blind") and not value.strip():
+                    raise SpecbookError(f"{name} is empty")
         checks.one_of(self.layer, "layer", LAYERS)
+        checks.function(self.attempt, f"attempt of fault {self.id!r}")
+        if self.damage is not None:
+            checks.function(self.damage, f"damage of fault {self.id!r}")
+        checks.instance(self.seen, f"seen of fault {self.id!r}", tuple)
+        for thread in self.seen:
+            checks.text(thread, f"a thread of fault {self.id!r}")
+        resolve(self.check)
         if (self.damage is None) != (self.unit == ""):
             raise SpecbookError(f"fault {self.id!r}: a damage needs its unit")
 

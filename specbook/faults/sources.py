@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
+from ..drafts import prompt_lookup as lookup
+from ..drafts.lookup_check import check_copy
 from ..drafts.neural.draft_model import DraftModel
 from ..drafts.rest import Datastore, leakage
 from ..drafts.stop_threshold import StopThreshold, ThresholdPolicy
 from ..models.table import TableTarget
+from .exact import wrong_tokens
 from .fault import Fault
 
 _CORPUS = [[5, 6, 7, 8, 9], [5, 6, 1]]
@@ -120,7 +125,8 @@ def _twice(planted: bool) -> Any:
 
 
 def _twice_harm(planted: bool) -> Fraction:
-    """Ten rounds, all of four accepted tokens; off in units of the estimate."""
+    """Three rounds, all of four accepted tokens; off in units of the estimate.
+    Each half is booked as a round of its own, or `learn` would refuse the second."""
     once, twice = StopThreshold(_policy(), 4), StopThreshold(_policy(), 4)
     for number in range(3):
         once.learn(number, 4, 4)
@@ -129,7 +135,60 @@ def _twice_harm(planted: bool) -> Fraction:
     return twice.ema - once.ema
 
 
+# ------------------------------------------------------------------ the lookup itself
+
+_TEXT = [4, 5, 6, 9, 5, 7, 4, 5]
+"""The last two tokens stood at the beginning, the last one alone later, too."""
+
+
+def _copied(max_ngram: int, **changed: Any) -> list[int]:
+    """What the running lookup copies behind `_TEXT`, with parts of it changed."""
+    with mock.patch.multiple(lookup._Policy, **changed) if changed else ExitStack():
+        return lookup.PromptLookup(max_ngram, 3).start(_TEXT, request="r").lookup()
+
+
+def _itself(planted: bool) -> list[int]:
+    """`planted`: an occurrence may end where the text does, and so one always does."""
+    window = {"least_gap": lambda self, length: 0} if planted else {}
+    return _copied(2, **window)
+
+
+def _unlimited(planted: bool) -> list[int]:
+    """`planted`: suffixes of any length are tried, whatever `max_ngram` says."""
+    any_length = {"lengths": lambda self, least, most: range(least, len(_TEXT))}
+    return _copied(1, **(any_length if planted else {}))
+
+
 FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "suffix-finds-itself",
+        "source",
+        "0x04A",
+        "the search for the last tokens goes up to the end of the text",
+        "exact text, and a lookup that never drafts, or drafts tokens of its own",
+        "an empty list is what a lookup gives that found nothing",
+        "specbook.drafts.lookup_check.check_copy",
+        lambda planted: check_copy(_TEXT, _itself(planted), 2, 3),
+        "and [6, 9, 5] followed",
+        lambda planted: wrong_tokens(_itself(planted), _itself(False)),
+        "wrong candidates",
+        ("ml-explore/mlx-examples #237",),
+    ),
+    Fault(
+        "limit-without-effect",
+        "source",
+        "0x04A",
+        "the longest suffix to look for is a setting that nobody reads",
+        "exact text; whoever tunes the setting sees no difference",
+        "as many candidates as were asked for",
+        "specbook.drafts.lookup_check.check_copy",
+        lambda planted: check_copy(_TEXT, _unlimited(planted), 1, 3),
+        "and [7, 4, 5] followed",
+        lambda planted: wrong_tokens(_unlimited(planted), _unlimited(False)),
+        "wrong candidates",
+        ("vllm-project/vllm #15348", "vllm-project/vllm #22437"),
+        "a limit of another policy than the one that is asked for",
+    ),
     Fault(
         "foreign-tokenizer",
         "source",
@@ -206,5 +265,6 @@ FAULTS: tuple[Fault, ...] = (
         "moves once a round",
         _twice_harm,
         "too much in the estimate",
+        blind="a caller that counts its two halves as two rounds",
     ),
 )

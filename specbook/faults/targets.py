@@ -3,15 +3,20 @@ are read, rows that are broken, and rows that cannot be taken back."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
 import numpy as np
+import torch
 
 from ..models import tiny
+from ..models.checkpoint import load_transformers_model
 from ..models.table import TableTarget
 from ..models.target import TransformersTarget, check_config
 from ..policy import SamplingPolicy
@@ -60,6 +65,36 @@ def _stateful(planted: bool) -> None:
     kind: Any = transformers.MambaConfig if planted else transformers.LlamaConfig
     sizes = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2}
     check_config(kind(**sizes))
+
+
+# ---------------------------------------------------------------- tied weights
+
+
+def _tied(planted: bool) -> Any:
+    """A model whose head is its embedding is saved and loaded again. `planted`: its
+    config no longer says so, and the file holds the one tensor for both."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model")
+        tiny.tiny_llama(tied=True).save_pretrained(path)
+        if planted:
+            config = path / "config.json"
+            about = json.loads(config.read_text(encoding="utf-8"))
+            about["tie_word_embeddings"] = False
+            config.write_text(json.dumps(about), encoding="utf-8")
+        return load_transformers_model(path)
+
+
+def _tied_harm(planted: bool) -> float:
+    """The head is initialised afresh, as a loader does with what it does not find."""
+    model = tiny.tiny_llama(tied=True)
+    right = model.get_output_embeddings().weight
+    fresh = torch.empty_like(right).normal_(
+        std=model.config.initializer_range, generator=torch.Generator().manual_seed(0)
+    )
+    with torch.inference_mode():
+        states = model.model(torch.tensor([[3, 1, 4, 1, 5]])).last_hidden_state[0]
+        gap = states @ (fresh if planted else right).T - states @ right.T
+    return float(gap.abs().max())
 
 
 # ------------------------------------------------------------- prefix and context
@@ -192,6 +227,21 @@ FAULTS: tuple[Fault, ...] = (
             "huggingface/transformers #46937",
             "huggingface/transformers #49036",
         ),
+    ),
+    Fault(
+        "tied-weight-lost",
+        "target",
+        "0x0F",
+        "a model with one tensor for embedding and head is saved, and loaded as one "
+        "that has two",
+        "a loaded model that writes noise",
+        "the file is whole, and each weight in it has its shape",
+        "specbook.models.fetch.check_loading_report",
+        _tied,
+        "missing keys: lm_head.weight",
+        _tied_harm,
+        LOGITS,
+        ("huggingface/transformers #38870", "huggingface/transformers #43159"),
     ),
     Fault(
         "tree-of-the-last-round",

@@ -26,6 +26,7 @@ from ..proposal import (
 )
 from ..tree import CandidateTree
 from ..verifiers import get as rule_named
+from . import contracts
 from . import exact as small
 from .fault import VARIATION, Fault
 from .plant import Planted, positions_by_row, table_row_before
@@ -174,6 +175,39 @@ def _merging_harm(planted: bool) -> Fraction:
     return distance(made, plain)
 
 
+# ---------------------------------------------------------------- the smallest trees
+
+
+def _single_candidates() -> Proposal:
+    """Three candidates for one position, with nothing behind them."""
+    return contracts.proposal(
+        SamplingRelation.DETERMINISTIC_LOOKUP,
+        ProbabilitySemantics.SCORE_ONLY,
+        ("draft",) * 3,
+    )
+
+
+def _layered(planted: bool) -> CandidateTree:
+    """`planted`: the first layer is read off the parents of the second one."""
+    tree = CandidateTree.from_proposals(_single_candidates(), PREFIX)
+    if not planted:
+        return tree
+    kept = {row for row, parent in enumerate(tree.parents) if parent >= 0}
+    kept |= {parent for parent in tree.parents if parent >= 0}
+    paths = [tree.full_prefixes[row] for row in sorted(kept)]
+    return CandidateTree.from_paths(paths, PREFIX)
+
+
+def _small_tree(planted: bool) -> None:
+    tree = _layered(planted)
+    tree.validate()  # an empty tree is a tree
+    check_merge(tree, _single_candidates())
+
+
+def _small_tree_harm(planted: bool) -> int:
+    return len(_single_candidates().nodes) - len(_layered(planted))
+
+
 def _plain_pair(chance: Chance) -> tuple[int, int]:
     one = chance.draw(_P[()])
     return one, chance.draw(_P[one,])
@@ -193,6 +227,20 @@ FAULTS: tuple[Fault, ...] = (
         _merging_harm,
         VARIATION,
         blind="two proposals that were mixed up before they were merged",
+    ),
+    Fault(
+        "first-layer-of-the-second",
+        "tree",
+        "0x07E",
+        "the rows of the first layer are found as the parents of the second",
+        "exact text; candidates without a child are lost, small trees as a whole",
+        "what is left is a valid tree, if need be an empty one",
+        "specbook.merging.check_merge",
+        _small_tree,
+        "the candidate path (0,) has no row",
+        _small_tree_harm,
+        "candidates lost",
+        ("NVIDIA/TensorRT-LLM #10323",),
     ),
     Fault(
         "parent-behind-its-child",

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
+import sys
+from collections.abc import Callable
 from fractions import Fraction as F
+from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -37,12 +42,54 @@ def test_the_check_passes_without_the_fault_and_refuses_it(name: str) -> None:
     assert passed_through(refused.value, fault.check)
 
 
+def met(name: str, run: Callable[[], object]) -> bool:
+    """Whether `run` enters the function, method or class called `name`."""
+    found = resolve(name)
+    module, wanted = found.__module__, found.__qualname__
+    entered = []
+
+    def watch(frame: FrameType, event: str, argument: object) -> None:
+        here = frame.f_code.co_qualname
+        if (
+            event == "call"
+            and frame.f_globals.get("__name__") == module
+            and (here == wanted or here.startswith(f"{wanted}."))
+        ):
+            entered.append(here)
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+    return bool(entered)
+
+
+@pytest.mark.parametrize("name", BY_ID)
+def test_the_healthy_run_is_looked_at_by_the_same_check(name: str) -> None:
+    """It passes because it is right, and not because nobody asked."""
+    fault = BY_ID[name]
+    assert met(fault.check, lambda: fault.attempt(False))
+
+
+def test_a_run_that_meets_no_check_is_told_apart() -> None:
+    assert met("specbook.tree.CandidateTree", lambda: CandidateTree.from_paths([], 0))
+    assert not met("specbook.tree.CandidateTree.validate", lambda: None)
+
+
 @pytest.mark.parametrize("name", [n for n, f in BY_ID.items() if f.damage])
 def test_the_damage_is_the_faults_own(name: str) -> None:
     """Nothing is off without it. Laws are fractions, and equal."""
     fault = BY_ID[name]
     assert fault.damage is not None
     healthy, planted = fault.damage(False), fault.damage(True)
+    # It is a function of nothing else: not of what was asked before, nor how often.
+    again = fault.damage(True), fault.damage(True), fault.damage(False)
+    if isinstance(planted, float):
+        assert again == pytest.approx((planted, planted, healthy), rel=1e-3, abs=1e-4)
+    else:
+        assert again == (planted, planted, healthy)
     if isinstance(planted, float):
         assert healthy < ROUNDING < planted
     else:
@@ -86,6 +133,10 @@ def test_the_lab_has_all_that_the_section_asks_for() -> None:
         "threshold-moved-twice",
         "planned-for-another-machine",
         "draft-with-another-vocabulary",
+        "suffix-finds-itself",
+        "limit-without-effect",
+        "first-layer-of-the-second",
+        "tied-weight-lost",
     ):
         assert faults.get(name) is BY_ID[name]
 
@@ -119,6 +170,12 @@ def test_known_figures() -> None:
         # 3 in place of 1 + 1/2 + 1/4 + 1/8 + 1/16.
         "length-times-p": F(17, 16),
         "ids-in-sixteen-bits": 1,
+        # Five candidates and a bonus token, where three were asked for.
+        "budget-not-kept": 3,
+        # Nothing is copied in place of 6 9 5; and 6 9 5 in place of 7 4 5.
+        "suffix-finds-itself": 3,
+        "limit-without-effect": 2,
+        "first-layer-of-the-second": 3,
     }
     for name, value in wanted.items():
         damage = BY_ID[name].damage
@@ -172,6 +229,12 @@ def test_bad_faults_are_refused() -> None:
     for changes in (
         {"layer": "cloud"},
         {"symptom": None},
+        *({name: text} for name in ("says", "symptom", "shapes") for text in ("", " ")),
+        {"check": "specbook.nowhere"},
+        {"attempt": None},
+        {"damage": 3},
+        {"seen": "vllm-project/vllm #1"},
+        {"seen": (1,)},
         {"damage": None},
         {"unit": ""},
     ):
@@ -182,6 +245,22 @@ def test_bad_faults_are_refused() -> None:
         faults.get("nope")
     with pytest.raises(SpecbookError, match="no fault is called"):
         faults.run(["nope"])
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_what_is_shown_elsewhere_is_tested_there_and_has_no_row() -> None:
+    rows = {thread for fault in faults.FAULTS for thread in fault.seen}
+    assert len(faults.ELSEWHERE) >= 5
+    for case in faults.ELSEWHERE:
+        file, _, name = case.test.partition("::")
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        assert names.count(name) == 1, case.test
+        assert case.mistake and case.seen and not rows & set(case.seen)
+        for thread in case.seen:
+            assert re.fullmatch(r"[\w.-]+/[\w.-]+ #\d+", thread), thread
 
 
 # ------------------------------------------------------------------------- plants

@@ -13,6 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specbook.drafts.lookup_check import check_copy
+from specbook.drafts.prompt_lookup import prompt_lookup
 from specbook.errors import LawError, SpecbookError, TreeError
 from specbook.merging import check_merge
 from specbook.models.tiny import tiny_llama
@@ -260,3 +262,51 @@ def test_states_of_a_packed_stream_are_those_of_its_documents() -> None:
     for bad in (right[:-1], torch.full_like(right, math.nan)):
         with pytest.raises(SpecbookError, match="states"):
             check_states(model, tokens, names, bad)
+
+
+# ------------------------------------------------------------------------- lookups
+
+
+@given(
+    st.lists(st.integers(0, 2), max_size=12),
+    st.integers(0, 5),
+    st.integers(0, 5),
+    st.data(),
+)
+def test_a_copy_is_the_lookups_own_or_refused(
+    text: list[int], longest: int, most: int, data: Any
+) -> None:
+    right = prompt_lookup(text, longest, most)
+    check_copy(text, right, longest, most)
+    other = data.draw(st.lists(st.integers(0, 2), max_size=6))
+    if other != right:
+        with pytest.raises(SpecbookError):
+            check_copy(text, other, longest, most)
+
+
+def test_what_is_wrong_with_a_copy_is_told() -> None:
+    text = [4, 5, 6, 9, 5, 7, 4, 5]
+    with pytest.raises(SpecbookError, match="3 candidates are offered, the limit is 2"):
+        check_copy(text, [6, 9, 5], 2, 2)
+    with pytest.raises(SpecbookError, match=r"last 2 tokens .* position 2, .*\[6, 9\]"):
+        check_copy(text, [], 3, 2)
+    with pytest.raises(SpecbookError, match=r"up to 2 tokens .* \[0\] is offered"):
+        check_copy([3, 4, 5], [0], 2, 4)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        (None, [], 1, 1),
+        ("12", [], 1, 1),
+        ([-1], [], 1, 1),
+        ([1], None, 1, 1),
+        ([1], [True], 1, 1),
+        ([1], [], -1, 1),
+        ([1], [], 1.0, 1),
+        ([1], [], 1, True),
+    ],
+)
+def test_what_is_no_copy_is_refused(asked: Any) -> None:
+    with pytest.raises(SpecbookError):
+        check_copy(*asked)
