@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import paths
-from .contract import contract_of, negotiate
-from .drafts.rest import leakage
-from .engine import round_manifest
+from . import engine, paths
+from .contract import SourceContract, contract_of, negotiate
+from .drafts.rest import Datastore, leakage
 from .errors import ArtifactError, ContractError, ManifestError, SpecbookError
 from .manifest import RoundManifest
 from .measure import setup
@@ -33,8 +32,9 @@ HELD, REFUSED, NOTHING = "held", "refused", "nothing to ask"
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is to run. `manifest`: frozen by `freeze`. `plan`, `profile`: the tree that
-    `source` drafts, and the times that it was chosen by, where there is one. `machine`:
+    """What is to run. `source`: one source, a list of them, or None for plain decoding.
+    `manifest`: frozen by `freeze`. `plan`, `profile`: the tree that `source` drafts,
+    and the times that it was chosen by, where there is one. `machine`:
     as `measure.setup.machine` tells it, by default this one. `protected`: evaluation
     material by name, token ids each, that no corpus may hold. `batch_regime`: in the
     words of `TreeArtifact`."""
@@ -51,6 +51,12 @@ class Deployment:
     batch_regime: str = "one request"
 
     def __post_init__(self) -> None:
+        for name in ("identity", "start"):
+            if not callable(getattr(self.target, name, None)):
+                raise SpecbookError(f"target has no {name}(): {self.target!r}")
+        for source in self.sources:
+            if isinstance(source, type) or not _is_source(source):
+                raise SpecbookError(f"this is no draft source: {source!r}")
         for name, kind, may_lack in (
             ("policy", SamplingPolicy, False),
             ("manifest", RoundManifest, False),
@@ -60,6 +66,31 @@ class Deployment:
             value = getattr(self, name)
             if not isinstance(value, kind) and not (may_lack and value is None):
                 raise SpecbookError(f"{name} must be a {kind.__name__}, got {value!r}")
+
+    @property
+    def sources(self) -> list[Any]:
+        """The draft sources, none for plain decoding."""
+        some = self.source if isinstance(self.source, (list, tuple)) else [self.source]
+        return [source for source in some if source is not None]
+
+    @property
+    def parts(self) -> list[Any]:
+        """The sources, each followed by those that it is made of: a switch has one
+        within, a staged draft has two."""
+        found, left = [], self.sources[::-1]
+        while left:
+            part = left.pop()
+            if not any(part is other for other in found):
+                found.append(part)
+                inner = getattr(part, "__dict__", {}).values()
+                left += [value for value in inner if _is_source(value)]
+        return found
+
+
+def _is_source(value: Any) -> bool:
+    return isinstance(getattr(value, "contract", None), SourceContract) and callable(
+        getattr(value, "start", None)
+    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +115,7 @@ def freeze(
     """The manifest of a deployment: `engine.round_manifest`, with the hash of the
     hardware profile in it. `limits`: as there (`max_nodes`, `mode`, ...)."""
     told = "unprofiled" if profile is None else f"sha256:{profile.sha256()}"
-    return round_manifest(
+    return engine.round_manifest(
         target, source, verifier, policy, hardware_profile=told, **limits
     )
 
@@ -135,41 +166,57 @@ _OWN_TARGET = {
 
 
 def same_tokenizer(d: Deployment) -> str | None:
-    """A draft model reads ids as the target does. Raises `ContractError`."""
-    if not hasattr(d.source, "model"):
+    """Whatever the source reads or keeps as ids, a draft model or a corpus, means by
+    them what the target does, and says so. Raises `ContractError`."""
+    reads = [part for part in d.parts if hasattr(part, "model") or _corpora([part])]
+    if not reads:
         return "the source has no tokenizer of its own"
-    d.source.check_target(d.target)
+    for part in reads:
+        for store in _corpora([part]):
+            if "tokenizer" in store.release.undeclared:
+                raise ContractError("the datastore does not say whose ids it holds")
+    for source in d.sources:
+        if hasattr(source, "check_target"):
+            source.check_target(d.target)
     return None
 
 
 def compatible_checkpoint(d: Deployment) -> str | None:
     """The proposal artifact is for this target's version, and a plan is for this
     artifact. Raises `ArtifactError` or `ContractError`."""
-    if not hasattr(d.source, "check_target"):
-        return "the source has no checkpoint"
-    d.source.check_target(d.target)
+    bound = [source for source in d.sources if hasattr(source, "check_target")]
+    for source in bound:
+        source.check_target(d.target)
     if d.plan is not None:
         _current(
             d.plan,
             target_checkpoint=d.target.identity()["checkpoint"],
             tokenizer=d.target.identity()["tokenizer"],
-            proposal_artifact=_artifact(d.source),
+            proposal_artifact=" + ".join(map(_artifact, d.sources)) or "none",
         )
+    elif not bound:
+        return "the source has no checkpoint, and there is no plan"
     return None
 
 
 def protected_excluded(d: Deployment) -> str | None:
-    """A corpus holds none of the protected material, and says what was kept out of it.
-    Raises `ArtifactError`."""
-    store = getattr(d.source, "datastore", None)
-    if store is None:
+    """No corpus holds any of the protected material, and each says what was kept out
+    of it. Raises `ArtifactError`."""
+    corpora = _corpora(d.parts)
+    if not corpora:
         return "the source holds no corpus"
     if not d.protected:
         raise ArtifactError("nothing is named that the corpus must not hold")
-    leakage.refuse(store, d.protected)
-    if "exclusions" in store.release.undeclared:
-        raise ArtifactError("the datastore does not say what was kept out of it")
+    for store in corpora:
+        leakage.refuse(store, d.protected)
+        if "exclusions" in store.release.undeclared:
+            raise ArtifactError("the datastore does not say what was kept out of it")
     return None
+
+
+def _corpora(parts: Iterable[Any]) -> list[Datastore]:
+    kept = (getattr(part, "datastore", None) for part in parts)
+    return [store for store in kept if isinstance(store, Datastore)]
 
 
 def semantics_accepted(d: Deployment) -> str | None:
@@ -183,8 +230,20 @@ def relation_accepted(d: Deployment) -> str | None:
 
 
 def metadata_supported(d: Deployment) -> str | None:
-    """The rule can walk every shape that the source makes. Raises `ContractError`."""
-    return _admitted(d, "supports_topology", "topology")
+    """The rule can walk every shape that the sources make, and what they become when
+    they are merged. Raises `ContractError`."""
+    reason = _admitted(d, "supports_topology", "topology")
+    rule = contract_of(d.verifier)
+    contracts = [source.contract for source in d.sources]
+    if all(
+        rule.supports_probability(c.probability_semantics)
+        and rule.supports_sampling_relation(c.sampling_relation)
+        for c in contracts
+    ):
+        # What is left to be refused is named by neither of the two assertions above:
+        # a merge, or a rule that says yes to what no rule of its kind may read.
+        negotiate(contracts, rule, exact=False)
+    return reason
 
 
 def budget_fits(d: Deployment) -> str | None:
@@ -217,9 +276,9 @@ def exact_mode_is_exact(d: Deployment) -> str | None:
 def profile_is_current(d: Deployment) -> str | None:
     """The times were taken by this forward of this target on this machine, and the plan
     is for its kernel, batch regime and temperature. Raises `ArtifactError`."""
-    if d.plan is None:
-        return "no tree was planned"
     if d.profile is None:
+        if d.plan is None:
+            return "no tree was planned, and no times are given"
         raise ArtifactError("the plan comes without the times that it was chosen by")
     setup.check_same_machine(d.profile.machine, d.machine, "the profile", ArtifactError)
     about = d.target.identity()
@@ -231,6 +290,8 @@ def profile_is_current(d: Deployment) -> str | None:
     for name, value in now.items():
         if (then := d.profile.settings.get(name)) != value:
             raise ArtifactError(f"the profile has {name} {then!r}, this is {value!r}")
+    if d.plan is None:
+        return None
     _current(
         d.plan,
         hardware=str(d.machine["processor"]),
@@ -267,10 +328,11 @@ def hash_binds(d: Deployment) -> str | None:
 
 def _admitted(d: Deployment, supports: str, of: str) -> str | None:
     rule = contract_of(d.verifier)
-    if not getattr(rule, supports)(getattr(d.source.contract, of)):
-        negotiate([d.source.contract], rule, exact=False)
-        raise ContractError(f"verifier {rule.name!r} does not admit the {of}")
-    return None
+    for contract in (source.contract for source in d.sources):
+        if not getattr(rule, supports)(getattr(contract, of)):
+            negotiate([contract], rule, exact=False)
+            raise ContractError(f"verifier {rule.name!r} does not admit the {of}")
+    return None if d.sources else "nothing is drafted"
 
 
 def _artifact(source: Any) -> str:

@@ -11,8 +11,11 @@ import pytest
 
 from specbook import assertions, release
 from specbook.drafts.neural.draft_model import DraftModel
+from specbook.drafts.neural.staged import Staged
 from specbook.drafts.prompt_lookup import PromptLookup
 from specbook.drafts.rest import Datastore, Rest
+from specbook.drafts.suffix import Suffix
+from specbook.drafts.switch import Switch
 from specbook.errors import ArtifactError, SpecbookError
 from specbook.lab import Disguised
 from specbook.measure import setup
@@ -215,7 +218,8 @@ TEXT = [[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], [5, 4, 3, 2, 1]]
 def test_a_corpus_is_asked_for_protected_material(
     target, protected, exclusions, status
 ):
-    about = {} if exclusions is None else {"exclusions": exclusions}
+    about = {"tokenizer": target.identity()["tokenizer"]}
+    about |= {} if exclusions is None else {"exclusions": exclusions}
     source, policy = Rest(Datastore.build(TEXT, **about), 4, 8), SamplingPolicy(0.0)
     frozen = release.freeze(target, source, "membership", policy)
     made = release.Deployment(
@@ -223,7 +227,58 @@ def test_a_corpus_is_asked_for_protected_material(
     )
     found = statuses(made)
     assert found.pop("protected material is kept out") == status
+    assert found["tokenizers are equal"] == release.HELD
     assert release.REFUSED not in found.values()
+
+
+def deployed(target, source, verifier, **more):
+    policy = SamplingPolicy(0.0)
+    frozen = release.freeze(target, source, verifier, policy, mode="heuristic")
+    return release.Deployment(target, source, verifier, policy, frozen, **more)
+
+
+def test_a_corpus_says_whose_ids_it_holds(target):
+    """An undeclared tokenizer is equal to none, and a foreign one to another."""
+    for about in ({}, {"tokenizer": "sha256:another"}):
+        source = Rest(Datastore.build(TEXT, **about), 4, 8)
+        found = statuses(deployed(target, source, "membership"))
+        assert found["tokenizers are equal"] == release.REFUSED
+
+
+def test_what_a_source_is_made_of_is_asked_too(target):
+    leaky = Rest(Datastore.build(TEXT, exclusions="p"), 4, 8)
+    other = DraftModel(TransformersTarget(tiny_llama(vocab_size=99)))
+    ask = {"protected": {"p": TEXT[0][1:11]}}
+    for source in (Switch(leaky), [PromptLookup(), leaky], [Switch(leaky)]):
+        found = statuses(deployed(target, source, "membership", **ask))
+        assert found["protected material is kept out"] == release.REFUSED
+        assert found["tokenizers are equal"] == release.REFUSED
+    for source, rule in ((Switch(other), "sequoia"), (Staged(other), "membership")):
+        found = statuses(deployed(target, source, rule))
+        assert found["tokenizers are equal"] == release.REFUSED
+        assert found["checkpoint fits the target"] == release.REFUSED
+
+
+def test_several_sources_are_asked_together_and_none_is_asked_nothing(target):
+    both = [PromptLookup(), Suffix()]
+    found = statuses(deployed(target, both, "membership"))
+    assert release.REFUSED not in found.values()
+    found = statuses(deployed(target, None, "membership"))
+    assert release.REFUSED not in found.values()
+    assert found["sampling relation accepted"] == release.NOTHING
+    # Each alone may meet a rule that reads q; of the two that are merged it knows one.
+    drawn = [DraftModel(TransformersTarget(tiny_llama(seed=n))) for n in (2, 3)]
+    name = "every kind of proposal supported"
+    assert statuses(deployed(target, drawn[0], "sequoia"))[name] == release.HELD
+    assert statuses(deployed(target, drawn, "sequoia"))[name] == release.REFUSED
+
+
+def test_times_are_asked_for_without_a_plan_and_a_plan_without_a_checkpoint(planned):
+    """What is given is looked at: neither waits for the other."""
+    bare = replace(planned, plan=None, machine={**planned.machine, "threads": 99})
+    assert statuses(bare)["profile is of what is deployed"] == release.REFUSED
+    copied = replace(planned, source=PromptLookup())
+    assert statuses(copied)["checkpoint fits the target"] == release.REFUSED
 
 
 @pytest.mark.parametrize(
@@ -233,8 +288,15 @@ def test_a_corpus_is_asked_for_protected_material(
         (lambda d: replace(d, plan="tree"), "plan must be a TreeArtifact"),
         (lambda d: replace(d, manifest=None), "manifest must be a RoundManifest"),
         (lambda d: replace(d, policy=0.7), "policy must be a SamplingPolicy"),
+        (lambda d: replace(d, source="prompt_lookup"), "no draft source"),
+        (lambda d: replace(d, source=[PromptLookup]), "no draft source"),
+        (lambda d: replace(d, source=3), "no draft source"),
+        (lambda d: replace(d, target=None), "target has no identity"),
     ],
-    ids=["review", "plan", "manifest", "policy"],
+    ids=[
+        *("review", "plan", "manifest", "policy"),
+        *("name", "class", "number", "target"),
+    ],
 )
 def test_bad_input_is_refused(planned, wrong, message):
     with pytest.raises(SpecbookError, match=message):
