@@ -95,13 +95,13 @@ ASSERTIONS = (
             "q is absent or between 0 and 1",
             (proposal.ProposalNode.__post_init__, CandidateTree.validate),
             SpecbookError,
-            _BUFFERS,
+            "tests/core/test_proposal.py::test_a_node_names_its_bad_field",
         ),
         (
             "the predictor row is the parent",
             CandidateTree.validate,
             TreeError,
-            f"{_TREE}test_predictor_rows_cannot_be_set_apart_from_the_parents",
+            f"{_TREE}test_predictor_rows_of_another_order_are_caught",
         ),
         (
             "every row sees the whole prefix",
@@ -113,7 +113,7 @@ ASSERTIONS = (
             "a row sees itself, its ancestors and no other",
             CandidateTree.validate,
             TreeError,
-            f"{_TREE}test_merging_is_the_set_of_full_prefixes",
+            _BUFFERS,
         ),
     ),
     *_of(
@@ -134,7 +134,7 @@ ASSERTIONS = (
             "no sibling is among the rows",
             (CandidateTree.check_path, ModelSession.commit),
             SpecbookError,
-            f"{_TREE}test_commit_keeps_a_b_d_and_nothing_else",
+            f"{_TREE}test_siblings_are_no_path",
         ),
     ),
     *_of(

@@ -653,11 +653,13 @@ def test_exact_mode_refuses_heuristics_however_it_is_asked_for() -> None:
         lambda: bind(under(exact), heuristic, manifest=exact, exact=False),
         lambda: bind(under(loose), heuristic, manifest=loose, exact=True),
         lambda: bind([], heuristic),
+        lambda: negotiate([], heuristic),
     ):
         check_refused(attempt, "heuristic")
     for allowed in (
         lambda: bind(under(loose), heuristic, manifest=loose),
         lambda: bind(under(loose), heuristic, exact=False),
+        lambda: negotiate([], heuristic, exact=False),
     ):
         must_fail(check_refused, allowed)
 

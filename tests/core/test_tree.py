@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -281,6 +282,16 @@ def test_what_is_no_root_to_node_path_is_refused(rows: Any) -> None:
     tree = CandidateTree.from_paths(GRAPH, 4, order="depth")
     with pytest.raises(TreeError):
         tree.check_path(rows)
+
+
+def test_siblings_are_no_path() -> None:
+    tree = CandidateTree.from_paths(GRAPH, 4, order="depth")
+    for parent in range(-1, len(tree)):
+        above = tree.path_rows(parent)
+        for pair in itertools.permutations(tree.children(parent), 2):
+            tree.check_path((*above, pair[0]))
+            with pytest.raises(TreeError):
+                tree.check_path((*above, *pair))
 
 
 def test_every_path_that_is_one_is_accepted_as_plain_ints() -> None:
@@ -590,6 +601,16 @@ def test_predictor_rows_cannot_be_set_apart_from_the_parents() -> None:
     with pytest.raises(AttributeError):
         object.__setattr__(tree, "predictor_rows", (0,) * 7)
     assert tree.predictor_rows is tree.parents
+
+
+def test_predictor_rows_of_another_order_are_caught() -> None:
+    class Late(CandidateTree):
+        predictor_rows = property(lambda self: tuple(range(-1, len(self) - 1)))
+
+    chain = Late.from_paths([[1, 2, 3]], 2)
+    chain.validate()  # in a chain the row before is the parent
+    with pytest.raises(TreeError, match="predictor row"):
+        Late.from_paths(FIXTURE, 2).validate()
 
 
 def test_a_tree_is_frozen_and_its_masks_are_read_only() -> None:
