@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from . import checks
 from .contract import SourceContract, bind
 from .drafts import samplers
 from .errors import ContractError, SpecbookError
@@ -69,6 +70,13 @@ REST = SourceContract(
     cost_term="retrieval",
 )
 
+def ids(path: str) -> list[int]:
+    """The token ids of a path in letters. Raises `SpecbookError` for other letters."""
+    if not isinstance(path, str) or set(path) - set(NAMES):
+        raise SpecbookError(f"a path is letters of {NAMES}, got {path!r}")
+    return [NAMES.index(letter) for letter in path]
+
+
 Compile = Callable[[Sequence[Proposal], int, str], CandidateTree]
 
 
@@ -99,6 +107,30 @@ class Instance:
     max_depth: int = 4
     verifier: str = "membership"
     temperature: int = 1
+
+    def __post_init__(self) -> None:
+        """Raises `SpecbookError`, naming the field, for what is no such instance: a
+        float among them, which would hash another way elsewhere."""
+        for name in ("hydra", "rest"):
+            for path in checks.entries(getattr(self, name), name, "paths"):
+                ids(path)
+        for name in ("prefix_len", "drafts", "max_depth", "temperature"):
+            checks.integer(getattr(self, name), name, least=0)
+        checks.text(self.verifier, "verifier")
+        times = checks.entries(self.verify_times, "verify_times", "pairs")
+        for n, pair in enumerate(times):
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise SpecbookError(f"verify_times[{n}] must be a pair, got {pair!r}")
+            checks.integer(pair[0], f"the rows of verify_times[{n}]", least=1)
+        for name, numbers in (
+            ("p", self.p),
+            ("q", self.q),
+            ("sibling_rates", self.sibling_rates),
+            ("verify_times", [time for _, time in times]),
+            ("draft_time", [self.draft_time]),
+        ):
+            for number in checks.entries(numbers, name, "fractions"):
+                checks.instance(number, f"an entry of {name}", Fraction)
 
 
 ARTICLE = Instance()
@@ -289,13 +321,6 @@ def proposals(instance: Instance, manifest_hash: str) -> list[Proposal]:
     return found
 
 
-def ids(path: str) -> list[int]:
-    """The token ids of a path in letters. Raises `SpecbookError` for other letters."""
-    if not isinstance(path, str) or set(path) - set(NAMES):
-        raise SpecbookError(f"a path is letters of {NAMES}, got {path!r}")
-    return [NAMES.index(letter) for letter in path]
-
-
 def _drawn(tree: CandidateTree) -> Iterable[ProposalNode]:
     uniform = np.array([Fraction(1, len(NAMES))] * len(NAMES), dtype=object)
     for row, token in enumerate(tree.token_ids):
@@ -377,7 +402,9 @@ def _right_entries(tree: CandidateTree) -> int:
     whose path its own begins with."""
     words = _words(tree)
     mask = np.asarray(tree.ancestor_mask)
-    right = int(mask[:, : tree.prefix_len].sum())
+    if mask.shape != (len(tree), tree.prefix_len + len(tree)):
+        return 0
+    right = int((mask[:, : tree.prefix_len] == 1).sum())
     for u, word in enumerate(words):
         for v, other in enumerate(words):
             right += bool(mask[u, tree.prefix_len + v]) == word.startswith(other)

@@ -116,9 +116,12 @@ def guesses(target: Any, prompt: Sequence[int]) -> dict[str, int]:
     """The article's seven tokens, from the target's own guesses behind `prompt`.
 
     A, B and D are what it says next; C and E are its next choices in place of D, F in
-    place of B, and X in place of A. All seven differ.
+    place of B, and X in place of A. All seven differ. Raises `TargetError` for a target
+    of fewer tokens.
     """
     found: dict[str, int] = {}
+    if (size := getattr(target, "vocab_size", 0)) < len("ABCDEFX"):
+        raise TargetError(f"seven tokens are asked for, the target has {size}")
 
     def best(letter: str, *before: str) -> None:
         path = [*prompt, *(found[name] for name in before)]
@@ -141,6 +144,8 @@ def mixed(buffer: str, other: CandidateTree) -> type[CandidateTree]:
     """A class of trees with one buffer of `other`: what a runtime has that sorted its
     rows again and forgot one of them. `buffer`: a property of `CandidateTree`."""
     checks.one_of(buffer, "buffer", ["tree_mask", "position_ids", "predictor_rows"])
+    if not isinstance(other, CandidateTree):
+        raise TreeError(f"not a CandidateTree: {other!r}")
     stale = property(lambda self: getattr(other, buffer))
     return type("Mixed", (CandidateTree,), {buffer: stale})
 
@@ -183,6 +188,9 @@ def kept_as(
     published tokens with `steps` more behind them. Raises `TreeError` where the path
     and the tokens differ in number.
     """
+    if not isinstance(tree, CandidateTree):
+        raise TreeError(f"not a CandidateTree: {tree!r}")
+    published = checks.token_ids(published, "published")
     path = tree.path_rows(last)
     if len(path) != len(published):
         raise TreeError(f"{len(path)} rows cannot be kept as {len(published)} tokens")

@@ -42,6 +42,23 @@ class SeesSiblings(CandidateTree):
     tree_mask = property(lambda self: np.tri(len(self), dtype=bool))
 
 
+class MoreColumns(CandidateTree):
+    """A column too many, or numbers that add up: the sum of the prefix is right."""
+
+    ancestor_mask = property(
+        lambda self: np.pad(CandidateTree.ancestor_mask.__get__(self), ((0, 0), (0, 1)))
+    )
+
+
+class TwosAndNoughts(CandidateTree):
+    def _mask(self):
+        mask = np.array(CandidateTree.ancestor_mask.__get__(self), dtype=int)
+        mask[:, 0], mask[:, 1] = 0, 2
+        return mask
+
+    ancestor_mask = property(_mask)
+
+
 class PositionByRow(CandidateTree):
     position_ids = property(lambda self: [self.prefix_len + r for r in range(7)])
 
@@ -68,6 +85,8 @@ def by_depth_and_token(proposals, prefix_len, order):
     ("compiler", "steps"),
     [
         (SeesSiblings.from_proposals, {"mask", "artifact"}),
+        (MoreColumns.from_proposals, {"mask"}),
+        (TwosAndNoughts.from_proposals, {"mask", "artifact"}),
         (PositionByRow.from_proposals, {"coordinates", "artifact"}),
         (ScoresItself.from_proposals, {"coordinates", "artifact"}),
         (by_depth_and_token, {"rows", "count", "two B", "artifact"}),
@@ -76,7 +95,7 @@ def by_depth_and_token(proposals, prefix_len, order):
             {"rows", "artifact"},
         ),
     ],
-    ids=["siblings", "positions", "predictors", "merge", "order"],
+    ids=["siblings", "columns", "twos", "positions", "predictors", "merge", "order"],
 )
 def test_a_wrong_compiler_is_found(compiler, steps):
     assert missed(compiler=compiler) == steps
@@ -134,8 +153,18 @@ def test_the_hash_binds_topology_profile_and_policy():
         (lambda: fixture.run(None), "not an Instance"),
         (lambda: fixture.run(replace(ARTICLE, rest=("ABZ",))), "letters of ABCDEFX"),
         (lambda: fixture.digest({"rows": [{"q": 0.5}]}), r"artifact\['rows'\]\[0\]"),
+        (lambda: replace(ARTICLE, hydra=5), "hydra must be a sequence"),
+        (lambda: replace(ARTICLE, hydra="ABC"), "hydra must be a sequence"),
+        (lambda: replace(ARTICLE, prefix_len=-1), "prefix_len must be at least 0"),
+        (lambda: replace(ARTICLE, drafts=2.0), "drafts must be an integer"),
+        (lambda: replace(ARTICLE, verifier=None), "verifier must be text"),
+        (lambda: replace(ARTICLE, p=(0.5, 0.5)), "an entry of p must be a Fraction"),
+        (lambda: replace(ARTICLE, q=None), "q must be a sequence"),
+        (lambda: replace(ARTICLE, verify_times=5), "verify_times must be a sequence"),
+        (lambda: replace(ARTICLE, verify_times=(1,)), r"verify_times\[0\] must be a"),
+        (lambda: replace(ARTICLE, verify_times=((2, 1.0),)), "entry of verify_times"),
+        (lambda: replace(ARTICLE, draft_time=0.09), "an entry of draft_time must be"),
     ],
-    ids=["instance", "letter", "float"],
 )
 def test_bad_input_is_refused(wrong, message):
     with pytest.raises(SpecbookError, match=message):

@@ -112,13 +112,29 @@ def test_an_untrue_source_is_refused_and_an_honest_one_is_not():
         (lambda: trace.coordinates(DEEP, None), SpecbookError, "names must be"),
         (lambda: trace.mixed("tokens", DEEP), SpecbookError, "buffer"),
         (lambda: trace.handed(None, [1], DEEP), TargetError, "hands nothing"),
+        (lambda: trace.mixed("tree_mask", [1]), TreeError, "not a CandidateTree"),
+        (
+            lambda: trace.guesses(TableTarget({(0,): [Fraction(1)]}), [0]),
+            TargetError,
+            "seven tokens are asked for, the target has 1",
+        ),
+        (
+            lambda: trace.kept_as(None, [1], None, 3, [1]),
+            TreeError,
+            "not a CandidateTree",
+        ),
+        (
+            lambda: trace.kept_as(None, [1], DEEP, 3, "abc"),
+            SpecbookError,
+            "published",
+        ),
         (
             lambda: trace.kept_as(None, [1], DEEP, 3, [1]),
             TreeError,
             "3 rows cannot be kept as 1 tokens",
         ),
     ],
-    ids=["tree", "names", "buffer", "target", "path"],
+    ids=["tree", "names", "buffer", "target", "other", "few", "none", "text", "path"],
 )
 def test_bad_input_is_refused(wrong, error, message):
     with pytest.raises(error, match=message):
