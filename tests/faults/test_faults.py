@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction as F
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,9 @@ from specbook.faults import (
     trees,
 )
 from specbook.faults.fault import passed_through, resolve
+from specbook.models import LeanTarget, TransformersTarget, tiny_llama
+from specbook.models import target as forwards
+from specbook.models.shared_trunk import sharing
 from specbook.tree import CandidateTree
 
 BY_ID = {fault.id: fault for fault in faults.FAULTS}
@@ -287,6 +291,40 @@ def test_chains_hide_what_trees_show(planted: object) -> None:
 @pytest.mark.parametrize("planted", [plant.row_before, plant.pending_dropped])
 def test_what_chains_show_too(planted: object) -> None:
     assert gaps(planted, plant.chains_only(targets.target())) > 1
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "generic": lambda: TransformersTarget(tiny_llama()),
+    "lean": lambda: LeanTarget(tiny_llama()),
+    "generic trunk": lambda: sharing(TransformersTarget(tiny_llama()), 1),
+    "lean trunk": lambda: sharing(LeanTarget(tiny_llama()), 1),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plant_takes_in_every_forward(kind: str) -> None:
+    made, plain = KINDS[kind](), targets.target().plain_logits
+    assert plant.gap(made, plain, plant.nothing()) < ROUNDING
+    for planted in (plant.siblings_leak, plant.positions_by_row, plant.row_before):
+        assert plant.gap(made, plain, planted()) > 1, planted.__name__
+    for planted in (plant.first_rows_kept, plant.pending_dropped):
+        with pytest.raises(SpecbookError):
+            plant.check(made, plain, planted())
+
+
+def test_every_module_that_has_what_a_plant_replaces_is_planted() -> None:
+    """Also one that is written next year."""
+    package = Path(forwards.__file__).parent
+    for name in ("visibility", "additive"):
+        users = {
+            path.stem
+            for path in package.rglob("*.py")
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom)
+            and any(alias.name == name for alias in node.names)
+        }
+        known = {module.__name__.rpartition(".")[2] for module in plant.FORWARDS}
+        assert users and users <= known
 
 
 def test_a_plant_is_gone_behind_its_block() -> None:
