@@ -50,9 +50,7 @@ def collect(folder: Path | None = None) -> list[Erratum]:
     if not chapters:
         raise SpecbookError(f"there is no chapter in {folder}")
     return [
-        erratum
-        for path in chapters
-        for erratum in _of_chapter(path.stem, _read(path))
+        erratum for path in chapters for erratum in _of_chapter(path.stem, _read(path))
     ]
 
 

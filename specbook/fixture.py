@@ -70,6 +70,7 @@ REST = SourceContract(
     cost_term="retrieval",
 )
 
+
 def ids(path: str) -> list[int]:
     """The token ids of a path in letters. Raises `SpecbookError` for other letters."""
     if not isinstance(path, str) or set(path) - set(NAMES):

@@ -81,7 +81,7 @@ def test_a_box_comes_with_its_place_and_the_checks_beside_it(tmp_path):
         (":::{admonition} Errata: four", "~~~{admonition} Errata: four", "is titled"),
         (":::{admonition} Errata: four", "::: {admonition} Errata: four", "is titled"),
         (":::{admonition} Errata: four", "  :::{admonition} Errata: four", "is titled"),
-        ("a == b, \"seen\"", "a == = b", r"0x07_trees\.md:1\d: invalid syntax"),
+        ('a == b, "seen"', "a == = b", r"0x07_trees\.md:1\d: invalid syntax"),
         ("::::\n", "", "not closed"),
         ("The article says four.\nIt shows *five*.\n", "", "says nothing"),
     ],

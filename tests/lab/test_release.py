@@ -269,8 +269,8 @@ def test_several_sources_are_asked_together_and_none_is_asked_nothing(target):
     # Each alone may meet a rule that reads q; of the two that are merged it knows one.
     drawn = [DraftModel(TransformersTarget(tiny_llama(seed=n))) for n in (2, 3)]
     name = "every kind of proposal supported"
-    assert statuses(deployed(target, drawn[0], "sequoia"))[name] == release.HELD
-    assert statuses(deployed(target, drawn, "sequoia"))[name] == release.REFUSED
+    assert statuses(deployed(target, drawn[0], "single"))[name] == release.HELD
+    assert statuses(deployed(target, drawn, "single"))[name] == release.REFUSED
 
 
 def test_times_are_asked_for_without_a_plan_and_a_plan_without_a_checkpoint(planned):
