@@ -385,7 +385,9 @@ def _cannot_fail(condition: ast.expr | None, constants: Set[str] = frozenset()) 
 
 
 def _constants(trees: Iterable[ast.Module]) -> set[str]:
-    """The names of a notebook that are only ever set to what cannot fail."""
+    """The names of a notebook that are only ever set to what cannot fail. (A list that
+    begins empty may be filled, so containers do not count, and no result of a call.)"""
+    filled = ast.List, ast.Dict, ast.Set, ast.Call
     nodes = [node for tree in trees for node in ast.walk(tree)]
     # A loop, an import, `held &= ...` and the like set a name to something computed.
     bound = Counter(
@@ -399,6 +401,7 @@ def _constants(trees: Iterable[ast.Module]) -> set[str]:
         if isinstance(node, ast.Assign)
         and isinstance(node.targets[0], ast.Name)
         and _cannot_fail(node.value)
+        and not any(isinstance(inner, filled) for inner in ast.walk(node.value))
     )
     return {name for name, count in fixed.items() if count == bound[name]}
 

@@ -77,7 +77,8 @@ class Deployment:
     def parts(self) -> list[Any]:
         """The sources, each followed by those that it is made of: a switch has one
         within, a staged draft has two."""
-        found, left = [], self.sources[::-1]
+        found: list[Any] = []
+        left = self.sources[::-1]
         while left:
             part = left.pop()
             if not any(part is other for other in found):

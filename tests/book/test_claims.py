@@ -322,6 +322,12 @@ def test_a_name_that_is_also_computed_may_fail(tmp_path):
         assert faults_of(tmp_path, text) == []
 
 
+def test_a_list_that_is_filled_later_is_no_constant(tmp_path):
+    text = BOOK.replace("text = '", "kept = []\nkept.append(p)\ntext = '")
+    text = text.replace("p > 1e-6", "all(kept)")
+    assert text.count("kept") == 3 and faults_of(tmp_path, text) == []
+
+
 def test_arguments_may_be_named(tmp_path):
     call = 'claim_id="0x08B-one-draw", condition=p > 1e-6, evidence=f"p = {p}")'
     text = BOOK.replace('"0x08B-one-draw", p > 1e-6, f"p = {p}")', call)
