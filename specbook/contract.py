@@ -19,7 +19,13 @@ from .chance import Chance
 from .errors import ContractError
 from .ledger import COST_TERMS
 from .manifest import RoundManifest
-from .proposal import ProbabilitySemantics, Proposal, SamplingRelation, Topology
+from .proposal import (
+    ProbabilitySemantics,
+    Proposal,
+    ProposalStateHandle,
+    SamplingRelation,
+    Topology,
+)
 from .tree import CandidateTree
 
 NORMALISED = frozenset({ProbabilitySemantics.NORMALIZED_CONDITIONAL})
@@ -73,6 +79,20 @@ class SourceContract:
             value = checks.member(value, field_name, kind, error=ContractError)
             object.__setattr__(self, field_name, value)
         checks.one_of(self.cost_term, "cost_term", COST_TERMS)
+
+    def proposed(
+        self, request: str, generation: int, manifest_hash: str
+    ) -> dict[str, Any]:
+        """The fields of a proposal of this source beside its nodes, for a session of
+        `request` that has seen `generation` commits. Raises `ProposalError` for what
+        is no such field."""
+        return {
+            "probability_semantics": self.probability_semantics,
+            "sampling_relation": self.sampling_relation,
+            "topology": self.topology,
+            "state_handle": ProposalStateHandle(self.name, request, generation),
+            "manifest_hash": manifest_hash,
+        }
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,6 @@ from .proposal import (
     ProbabilitySemantics,
     Proposal,
     ProposalNode,
-    ProposalStateHandle,
     SamplingRelation,
     Topology,
 )
@@ -375,14 +374,8 @@ class _RoundsSession:
         if max_depth and max_nodes:
             (draw,) = samplers.iid(self.source.q, 1, chance)
             nodes = (samplers.node(draw, -1, 1, contract.name),)
-        return Proposal(
-            nodes,
-            contract.probability_semantics,
-            contract.sampling_relation,
-            contract.topology,
-            ProposalStateHandle(contract.name, self.request, self.generation),
-            manifest_hash,
-        )
+        about = contract.proposed(self.request, self.generation, manifest_hash)
+        return Proposal(nodes, **about)
 
     def commit(self, tokens: Any) -> None:
         self.generation += 1

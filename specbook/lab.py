@@ -21,7 +21,6 @@ from .proposal import (
     ProbabilitySemantics,
     Proposal,
     ProposalNode,
-    ProposalStateHandle,
     SamplingRelation,
     Topology,
 )
@@ -211,14 +210,8 @@ class FixedPathsSession:
                 tree.token_ids, tree.parents, tree.depths, strict=True
             )
         )
-        return Proposal(
-            nodes,
-            contract.probability_semantics,
-            contract.sampling_relation,
-            contract.topology,
-            ProposalStateHandle(contract.name, self._request, self._commits),
-            manifest_hash,
-        )
+        about = contract.proposed(self._request, self._commits, manifest_hash)
+        return Proposal(nodes, **about)
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Counts the round; nothing is learnt."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from .. import checks
 from ..contract import SourceContract
-from ..proposal import Proposal, ProposalNode, ProposalStateHandle
+from ..proposal import Proposal, ProposalNode
 from .draft_length import COST, PRIOR, DraftLength, checked_cost, checked_prior
 
 LENGTHS = ("fixed", "adaptive")
@@ -128,18 +128,12 @@ class CopySession(ABC):
             )
             for index, token in enumerate(copied[:count])
         )
-        return Proposal(
-            nodes=nodes,
-            probability_semantics=contract.probability_semantics,
-            sampling_relation=contract.sampling_relation,
-            topology=contract.topology,
-            state_handle=ProposalStateHandle(
-                contract.name, self._request, self._commits
-            ),
-            manifest_hash=(
-                self._manifest_hash if manifest_hash is None else manifest_hash
-            ),
+        about = contract.proposed(
+            self._request,
+            self._commits,
+            self._manifest_hash if manifest_hash is None else manifest_hash,
         )
+        return Proposal(nodes=nodes, **about)
 
     def commit(self, tokens: Iterable[int]) -> None:
         """The tokens that the round published, in order."""

@@ -8,8 +8,9 @@ rounds, which are then ordinary steps, and tries again with a single round; afte
 failure the silence is twice as long. One round that pays wakes it up.
 
 So a request of R rounds in which drafting never pays drafts in `window` +
-log2(1 + R / `pause`) of them at most, and is plain decoding in all others: it cannot
-fall far behind. It can fall behind by that much, and where every round loses it does.
+log2(1 + R / `pause`) + R / `LONGEST` of them at most (a silence grows to
+`LONGEST` and no further), and is plain decoding in all others: it cannot fall far
+behind. It can fall behind by that much, and where every round loses it does.
 Which rounds draft follows from what was published before, never from the candidates of
 the round itself, so no rule's law is touched.
 
@@ -28,7 +29,7 @@ from .. import checks
 from ..contract import SourceContract
 from ..errors import SpecbookError
 from ..policy import SamplingPolicy
-from ..proposal import Proposal, ProposalStateHandle
+from ..proposal import Proposal
 from .draft_length import COST, DraftLength, checked_cost
 
 WINDOW = 3
@@ -137,16 +138,10 @@ class SwitchSession:
         manifest_hash = self._manifest_hash if manifest_hash is None else manifest_hash
         self._drafted = None
         if self.silent:
-            contract = self._source.contract
-            handle = ProposalStateHandle(contract.name, self._request, self._commits)
-            return Proposal(
-                nodes=(),
-                probability_semantics=contract.probability_semantics,
-                sampling_relation=contract.sampling_relation,
-                topology=contract.topology,
-                state_handle=handle,
-                manifest_hash=manifest_hash,
+            about = self._source.contract.proposed(
+                self._request, self._commits, manifest_hash
             )
+            return Proposal(nodes=(), **about)
         made: Proposal = self.within.propose(
             max_depth=max_depth,
             max_nodes=max_nodes,

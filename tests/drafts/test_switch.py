@@ -56,6 +56,15 @@ def test_a_source_that_never_pays_is_soon_plain_decoding() -> None:
         assert sum(n > 0 for n in plain) <= switch.WINDOW + log2(1 + length / 8)
 
 
+def test_a_silence_grows_no_further_than_the_longest() -> None:
+    """So on a long request the trials are as many as its rounds allow, and no longer
+    as few as its doublings."""
+    drafted = rounds(Switch(WRONG, cost=((1, 1.0), (8, 8.0))), 3000)
+    count = sum(n > 0 for n in drafted)
+    doublings = switch.WINDOW + log2(1 + len(drafted) / switch.PAUSE)
+    assert doublings < count <= doublings + len(drafted) / switch.LONGEST
+
+
 def test_a_source_that_pays_is_never_silenced() -> None:
     assert 0 not in rounds(Switch(WRONG, cost=COST))
     # The same rounds, and drafting that costs more than they save.
@@ -125,6 +134,19 @@ def test_it_has_what_its_part_has_and_no_more() -> None:
     assert not hasattr(session, "observe") and not hasattr(session, "join")
     assert lookup.contract is PromptLookup.contract
     assert lookup.identity() != Switch(PromptLookup(), window=2).identity()
+
+
+def test_a_silent_round_is_a_miss_of_its_source() -> None:
+    """Nothing in a proposal tells who was silent, the switch or the source."""
+    about: dict[str, Any] = {"request": "r", "vocab_size": 10, "manifest_hash": "m"}
+    part = PromptLookup()
+    missed = part.start([0, 1, 2], **about)
+    silent = Switch(part).start([0, 1, 2], **about)
+    for session in (missed, silent):
+        session.commit([3])
+    silent.silent = 1
+    limits = {"max_depth": 4, "max_nodes": 4}
+    assert silent.propose(**limits) == missed.propose(**limits)
 
 
 def test_a_model_that_was_silent_catches_up() -> None:

@@ -34,7 +34,6 @@ from ...proposal import (
     ProbabilitySemantics,
     Proposal,
     ProposalNode,
-    ProposalStateHandle,
     SamplingRelation,
     Topology,
 )
@@ -269,18 +268,12 @@ class KangarooSession:
         nodes: list[ProposalNode] = []
         if most:
             self._draft(nodes, most, chance)
-        return Proposal(
-            nodes=tuple(nodes),
-            probability_semantics=CONTRACT.probability_semantics,
-            sampling_relation=CONTRACT.sampling_relation,
-            topology=CONTRACT.topology,
-            state_handle=ProposalStateHandle(
-                CONTRACT.name, self._request, self._commits
-            ),
-            manifest_hash=(
-                self._manifest_hash if manifest_hash is None else manifest_hash
-            ),
+        about = CONTRACT.proposed(
+            self._request,
+            self._commits,
+            self._manifest_hash if manifest_hash is None else manifest_hash,
         )
+        return Proposal(nodes=tuple(nodes), **about)
 
     def commit(self, tokens: Any) -> None:
         """The tokens that the round published, in order, after the target's session

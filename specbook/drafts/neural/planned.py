@@ -44,7 +44,6 @@ from ...proposal import (
     ProbabilitySemantics,
     Proposal,
     ProposalNode,
-    ProposalStateHandle,
     SamplingRelation,
     Topology,
 )
@@ -206,16 +205,8 @@ class PlannedSession:
             self._begin(levels, chance, manifest_hash)
             self._draft(levels, nodes, max_nodes, chance)
         contract = self._contract
-        return Proposal(
-            nodes=tuple(nodes),
-            probability_semantics=contract.probability_semantics,
-            sampling_relation=contract.sampling_relation,
-            topology=contract.topology,
-            state_handle=ProposalStateHandle(
-                contract.name, self._request, self._commits
-            ),
-            manifest_hash=manifest_hash,
-        )
+        about = contract.proposed(self._request, self._commits, manifest_hash)
+        return Proposal(nodes=tuple(nodes), **about)
 
     def commit(self, tokens: Any) -> None:
         """The tokens that the round published, in order."""

@@ -14,7 +14,6 @@ from ...contract import SourceContract
 from ...proposal import (
     ProbabilitySemantics,
     Proposal,
-    ProposalStateHandle,
     SamplingRelation,
     Topology,
 )
@@ -82,9 +81,5 @@ def proposal_of(
         source=CONTRACT.name,
         state_owner=CONTRACT.name,
         origin_request=request,
-        probability_semantics=CONTRACT.probability_semantics,
-        sampling_relation=CONTRACT.sampling_relation,
-        topology=CONTRACT.topology,
-        state_handle=ProposalStateHandle(CONTRACT.name, request, generation),
-        manifest_hash=manifest_hash,
+        **CONTRACT.proposed(request, generation, manifest_hash),
     )
