@@ -5,7 +5,8 @@ which machine it was measured. Every further line is one row of one of four kind
 
 - `skipped`: a source of the registry that could not take part, and why;
 - `cost`: what a verification of so many rows takes, for a number format and a batch;
-- `screened`: a configuration as a few prompts of the development half predict it;
+- `screened`: a configuration as a few prompts of the half that is not decoded predict
+  it;
 - `decoded`: a configuration on one prompt, as it was decoded and timed.
 
 A line ends with the start of a digest over itself and over the settings, so that a
@@ -24,311 +25,21 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .. import checks
 from ..errors import ArtifactError, SpecbookError
-from ..ledger import COST_TERMS
+from .frontier_rows import BINS as BINS
+from .frontier_rows import FAMILIES as FAMILIES
+from .frontier_rows import KINDS, Configuration, Decoded, Row
+from .frontier_rows import OWN as OWN
+from .frontier_rows import PLAIN as PLAIN
+from .frontier_rows import Cost as Cost
+from .frontier_rows import Screened as Screened
+from .frontier_rows import Skipped as Skipped
+from .frontier_rows import Trace as Trace
 from .report import read_as, write_whole
 from .setup import check_same_machine
 
 KIND = "specbook frontier"
 FORMAT = 1
-FAMILIES = ("plain", "copying", "model", "heads", "self", "peer")
-"""What drafts: nothing, the text, a second model, heads, the target itself; and the
-decoding of another library, which is measured beside ours."""
-
-OWN = "own"
-"""The topology of a source that says itself what shape it proposes."""
-
-BINS = 10
-"""Of q, for its calibration, and of the place of a token in the target's law."""
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """One point of the frontier: source, drawing, topology, rule.
-
-    `source`: a name of the registry; of plain decoding and of another library the name
-    of the system. `family`: of `FAMILIES`. `topology`: a name like "chain 4", or `OWN`.
-    `children`: how a planned shape is filled, "" where the source has no choice.
-    `verifier`: a name of the registry. `exact`: the rule keeps the target's law.
-    `switched`: the source may fall silent (`drafts.switch`). `most`: candidates that a
-    round may have, 0 where only the engine limits them. `parents`, `ranks`: the
-    shape, without its root; empty for `OWN`.
-    """
-
-    source: str
-    family: str
-    verifier: str
-    exact: bool = True
-    topology: str = OWN
-    children: str = ""
-    switched: bool = False
-    most: int = 0
-    parents: tuple[int, ...] = ()
-    ranks: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("source", "verifier", "topology"):
-            if not checks.text(getattr(self, name), name):
-                raise SpecbookError(f"{name} must not be empty")
-        checks.text(self.children, "children")
-        checks.one_of(self.family, "family", FAMILIES)
-        for name in ("exact", "switched"):
-            checks.boolean(getattr(self, name), name)
-        checks.integer(self.most, "most", least=0)
-        for name in ("parents", "ranks"):
-            listed = checks.entries(getattr(self, name), name, "integers")
-            values = tuple(
-                checks.integer(v, f"{name}[{i}]", least=-1)
-                for i, v in enumerate(listed)
-            )
-            object.__setattr__(self, name, values)
-        if len(self.parents) != len(self.ranks) or (self.topology == OWN) != (
-            not self.parents
-        ):
-            raise SpecbookError(
-                f"{self.source}: topology {self.topology!r} with {len(self.parents)} "
-                f"parents and {len(self.ranks)} ranks"
-            )
-
-    @property
-    def proposal(self) -> str:
-        """Source, shape and drawing in a few words, without the rule."""
-        if self.family in ("plain", "peer"):
-            return self.source
-        parts = [self.source]
-        if self.topology != OWN:
-            parts.append(self.topology)
-        if self.children:
-            parts.append(self.children.replace("_", " "))
-        if self.most:
-            parts.append(f"at most {self.most}")
-        told = ", ".join(parts)
-        return f"switch({told})" if self.switched else told
-
-    @property
-    def name(self) -> str:
-        """The configuration in a few words; different ones have different names unless
-        their shapes alone differ."""
-        if self.family in ("plain", "peer"):
-            return self.source
-        return f"{self.proposal} / {self.verifier}"
-
-
-PLAIN = Configuration("plain", "plain", "greedy")
-"""Decoding without a draft: what everything is compared with. At a temperature its rule
-is `membership`, which then has no candidate to look at."""
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A source that took no part."""
-
-    source: str
-    why: str
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What no other row of the kind shares."""
-        return (self.source,)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """One size of a verification: median seconds of a forward over `nodes` rows, root
-    included, for each of `batch` requests. `mask_seconds`, `transfer_seconds`,
-    `kv_bytes` as in `verify_report.Cell`."""
-
-    dtype: str
-    batch: int
-    nodes: int
-    seconds: float
-    mask_seconds: float = 0.0
-    transfer_seconds: float = 0.0
-    kv_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        checks.text(self.dtype, "dtype")
-        for name, least in (("batch", 1), ("nodes", 1), ("kv_bytes", 0)):
-            checks.integer(getattr(self, name), name, least=least)
-        for name in ("seconds", "mask_seconds", "transfer_seconds"):
-            checks.float64(getattr(self, name), name, least=0)
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What no other row of the kind shares."""
-        return self.dtype, self.batch, self.nodes
-
-
-@dataclass(frozen=True)
-class Screened:
-    """What few prompts promise: tokens a round from counted acceptance (or replay), the
-    seconds of a round from the measured costs. `prompts`: so many were looked at.
-    `draft_depth`: levels of a draft, the mean round's where they differ. `finalist`:
-    it was chosen to be decoded."""
-
-    configuration: Configuration
-    dtype: str
-    temperature: float
-    prompts: int
-    tokens_per_round: float
-    draft_seconds: float
-    verify_seconds: float
-    draft_depth: float = 0.0
-    finalist: bool = False
-
-    def __post_init__(self) -> None:
-        checks.text(self.dtype, "dtype")
-        checks.float64(self.temperature, "temperature", least=0)
-        checks.integer(self.prompts, "prompts", least=1)
-        checks.float64(self.tokens_per_round, "tokens_per_round", least=1)
-        checks.float64(self.draft_seconds, "draft_seconds", least=0)
-        checks.float64(self.verify_seconds, "verify_seconds", least=0)
-        checks.float64(self.draft_depth, "draft_depth", least=0)
-        checks.boolean(self.finalist, "finalist")
-
-    @property
-    def per_token(self) -> float:
-        """Predicted seconds a token."""
-        return (self.draft_seconds + self.verify_seconds) / self.tokens_per_round
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What no other row of the kind shares."""
-        return self.configuration, self.dtype, self.temperature
-
-
-@dataclass(frozen=True)
-class Trace:
-    """What only our own engine can tell of one prompt; see `frontier_report.METRICS`.
-
-    `drafted_by_depth[d - 1]`, `accepted_by_depth[d - 1]`: candidates at depth d, and
-    rounds that published one. `path_lengths[a]`: rounds that published a candidates.
-    `rounds_by_nodes[n]`: rounds with n candidates. `first_child`, `covered`: of the
-    rounds with a candidate, those whose first token was the first candidate, or any at
-    depth 1; `distinct`: different candidates at depth 1, added up. `match_lengths`:
-    (rounds with a match length, their sum), for a source that looks its text up.
-    `q_bins`: by q of `BINS` equal parts, (candidates, sum of q, sum of the target's p).
-    `draft_seconds_by_depth[d]`: (rounds that drafted d deep, their seconds of drafting
-    and retrieval). `round_tokens`, `round_seconds`: each round. `likelihood`: (tokens
-    whose law was asked for, sum of log p, sum of entropies, in nats, tokens of p = 0,
-    which are in no sum), empty for greedy decoding. `places`: how the mass of these
-    tokens lies in the target's law, the most probable tenth first.
-    `weight_bytes`, `state_bytes`: what the source holds beside the target;
-    `tree_bytes`: temporary target rows of the largest round.
-    """
-
-    drafted_by_depth: tuple[int, ...]
-    accepted_by_depth: tuple[int, ...]
-    path_lengths: tuple[int, ...]
-    rounds_by_nodes: tuple[int, ...]
-    first_child: int
-    covered: int
-    distinct: int
-    match_lengths: tuple[int, ...]
-    q_bins: tuple[tuple[float, ...], ...]
-    draft_seconds_by_depth: tuple[tuple[float, ...], ...]
-    cost_terms: dict[str, float]
-    round_tokens: tuple[int, ...]
-    round_seconds: tuple[float, ...]
-    likelihood: tuple[float, ...]
-    places: tuple[float, ...]
-    weight_bytes: int
-    state_bytes: int
-    tree_bytes: int
-
-    def __post_init__(self) -> None:
-        if tuple(self.cost_terms) != COST_TERMS:
-            raise SpecbookError(f"cost_terms must be {list(COST_TERMS)}")
-        if len(self.round_tokens) != len(self.round_seconds):
-            raise SpecbookError("round_tokens and round_seconds differ in length")
-        rounds = len(self.round_tokens)
-        for name in ("path_lengths", "rounds_by_nodes"):
-            if sum(getattr(self, name)) != rounds:
-                raise SpecbookError(f"{name} does not add up to the {rounds} rounds")
-        if self.first_child > self.covered or self.covered > self.made:
-            raise SpecbookError("first_child, covered and made must not fall")
-        if self.accepted != sum(a * n for a, n in enumerate(self.path_lengths)):
-            raise SpecbookError("path_lengths and accepted_by_depth disagree")
-
-    @property
-    def made(self) -> int:
-        """Rounds with a candidate."""
-        return sum(self.rounds_by_nodes[1:])
-
-    @property
-    def drafted(self) -> int:
-        """Candidates."""
-        return sum(self.drafted_by_depth)
-
-    @property
-    def accepted(self) -> int:
-        """Candidates that were published."""
-        return sum(self.accepted_by_depth)
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """One prompt decoded by one configuration.
-
-    `seconds`: from the prompt's ids to the last new token, the median of the repeats.
-    `new_tokens`: published ones, the end token among them; `rounds`: target forwards.
-    `same`: whether the tokens are those of plain decoding in this number format, None
-    above temperature 0; `gap`: where they are not, the distance of the two best logits
-    at the first difference. `trace`: None for another library.
-    """
-
-    configuration: Configuration
-    dtype: str
-    temperature: float
-    workload: str
-    prompt: str
-    prompt_tokens: int
-    new_tokens: int
-    seconds: float
-    rounds: int
-    loop_tokens: int
-    same: bool | None = None
-    gap: float | None = None
-    trace: Trace | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("dtype", "workload", "prompt"):
-            checks.text(getattr(self, name), name)
-        checks.float64(self.temperature, "temperature", least=0)
-        for name, least in (
-            ("prompt_tokens", 1),
-            ("new_tokens", 1),
-            ("rounds", 1),
-            ("loop_tokens", 0),
-        ):
-            checks.integer(getattr(self, name), name, least=least)
-        if not checks.float64(self.seconds, "seconds") > 0:
-            raise SpecbookError(f"{self.prompt}: seconds must be above 0")
-        if self.trace is not None:
-            counted = sum(self.trace.round_tokens)
-            if (counted, len(self.trace.round_tokens)) != (
-                self.new_tokens,
-                self.rounds,
-            ):
-                raise SpecbookError(
-                    f"{self.prompt}: {self.new_tokens} tokens in {self.rounds} rounds, "
-                    f"its trace has {counted} in {len(self.trace.round_tokens)}"
-                )
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What no other row of the kind shares."""
-        return self.configuration, self.dtype, self.temperature, self.prompt
-
-
-Row = Skipped | Cost | Screened | Decoded
-KINDS: Mapping[str, type[Any]] = {
-    "skipped": Skipped,
-    "cost": Cost,
-    "screened": Screened,
-    "decoded": Decoded,
-}
 
 
 @dataclass
@@ -340,6 +51,8 @@ class FrontierFile:
     machine: dict[str, Any]
     path: Path | None = None
     rows: list[Row] = field(default_factory=list)
+    written: str | None = field(default=None, repr=False, compare=False)
+    """What `path` holds, as far as this object knows: what it read or wrote last."""
 
     @classmethod
     def at(
@@ -375,7 +88,10 @@ class FrontierFile:
 
     def add(self, rows: Iterable[Row]) -> None:
         """Appends rows and writes the file. Raises `SpecbookError` for a row that is
-        there already."""
+        there already, and `ArtifactError`, before anything is lost, where somebody else
+        has written the file since."""
+        if self.path is not None:
+            self._check_unchanged(self.path)
         new = list(rows)
         keys = {(type(row), row.key) for row in self.rows}
         for row in new:
@@ -398,7 +114,25 @@ class FrontierFile:
         names = {kind: name for name, kind in KINDS.items()}
         lines = [_line(head, salt)]
         lines += [_line({"row": names[type(r)], **_values(r)}, salt) for r in self.rows]
-        return write_whole(Path(path), "".join(lines))
+        text = "".join(lines)
+        made = write_whole(Path(path), text)
+        if made == self.path:
+            self.written = text
+        return made
+
+    def _check_unchanged(self, path: Path) -> None:
+        """Two runs that write one file would each undo what the other one added."""
+        try:
+            there = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise ArtifactError(f"{path} cannot be read: {error}") from error
+        if there != self.written:
+            raise ArtifactError(
+                f"{path} holds something else than this run wrote: is another run "
+                "writing it?"
+            )
 
 
 def _values(row: Row) -> dict[str, Any]:
@@ -451,14 +185,18 @@ def read(path: str | os.PathLike[str]) -> FrontierFile:
     for name in ("settings", "machine"):
         if not isinstance(head.get(name), dict):
             raise ArtifactError(f"{path}: {name} must be an object")
-    salt = settings_hash(head["settings"])
+    try:
+        salt = settings_hash(head["settings"])
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path}: settings: {error}") from error
     _check_digest(path, 1, head, salt)
     made = FrontierFile(head["settings"], head["machine"], path)
     keys: set[Any] = set()
     for number, line in enumerate(lines[1:], 2):
         values = _parsed(path, number, line)
         _check_digest(path, number, values, salt)
-        kind = KINDS.get(values.pop("row", None))
+        told = values.pop("row", None)
+        kind = KINDS.get(told) if isinstance(told, str) else None
         if kind is None:
             raise ArtifactError(f"{path}, line {number}: a row of no known kind")
         try:
@@ -469,7 +207,26 @@ def read(path: str | os.PathLike[str]) -> FrontierFile:
             raise ArtifactError(f"{path}, line {number}: a row that was there before")
         keys.add((kind, row.key))
         made.rows.append(row)
+    if told := _incomplete(made.of("decoded")):
+        raise ArtifactError(f"{path}: {told}")
+    made.written = text
     return made
+
+
+def _incomplete(rows: Iterable[Decoded]) -> str:
+    """Which prompt lacks a configuration that another one has; "" where none does. The
+    rows of a prompt are written at once, so a line was taken out then."""
+    groups: dict[tuple[str, float], dict[str, set[Configuration]]] = {}
+    for row in rows:
+        group = groups.setdefault((row.dtype, row.temperature), {})
+        group.setdefault(row.prompt, set()).add(row.configuration)
+    for (dtype, temperature), prompts in groups.items():
+        every = set[Configuration]().union(*prompts.values())
+        for prompt, there in prompts.items():
+            for one in sorted(lost.name for lost in every - there):
+                where = f"{prompt}, {dtype}, temperature {temperature:g}"
+                return f"{where}: a row of {one} is missing"
+    return ""
 
 
 def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
@@ -484,7 +241,11 @@ def _parsed(path: Path, number: int, line: str) -> dict[str, Any]:
 
 def _check_digest(path: Path, number: int, values: dict[str, Any], salt: str) -> None:
     told = values.pop("digest", None)
-    if told != _digest(values, salt)[:16]:
+    try:
+        wanted = _digest(values, salt)[:16]
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path}, line {number}: {error}") from error
+    if told != wanted:
         raise ArtifactError(
             f"{path}, line {number}: changed, or a row of another run: its digest is "
             f"{told!r}"

@@ -56,7 +56,7 @@ def trace(tokens: int, rounds: int, seconds: float, **changes: Any) -> Trace:
         },
         "round_tokens": each,
         "round_seconds": (seconds / rounds,) * rounds,
-        "likelihood": (float(tokens), -1.5 * tokens, 1.5 * tokens),
+        "likelihood": (float(tokens), -1.5 * tokens, 1.5 * tokens, 0.0),
         "places": (tokens / BINS,) * BINS,
         "weight_bytes": 0,
         "state_bytes": 0,

@@ -10,18 +10,23 @@ from typing import Any
 import pytest
 
 from specbook.errors import ArtifactError, SpecbookError
+from specbook.ledger import COST_TERMS
 from specbook.measure.frontier_data import (
+    BINS,
     OWN,
     PLAIN,
     Configuration,
     Decoded,
     FrontierFile,
+    _line,
     read,
+    settings_hash,
 )
 from tests.measure.frontiers import (
     CHAIN,
     LOOKUP,
     MACHINE,
+    PEER,
     SETTINGS,
     TYPICAL,
     frontier,
@@ -98,6 +103,26 @@ def _no_last_end(lines: list[str]) -> list[str]:
     return [*lines[:-1], lines[-1][:-1]]
 
 
+def _endless_setting(lines: list[str]) -> list[str]:
+    return [lines[0].replace("\"wall\"", "NaN"), *lines[1:]]
+
+
+def _signed(lines: list[str], **values: Any) -> str:
+    """A line with the digest that it ought to have: whoever can read can sign."""
+    return _line(values, settings_hash(json.loads(lines[0])["settings"]))
+
+
+def _one_row_less(lines: list[str]) -> list[str]:
+    """No line that is left was changed, and a prompt passes for decoded."""
+    (lost,) = [
+        line
+        for line in lines[1:]
+        if (told := json.loads(line)).get("prompt") == "edit-2"
+        and told["configuration"]["source"] == "prompt_lookup"
+    ]
+    return [line for line in lines if line != lost]
+
+
 def _no_kind(lines: list[str]) -> list[str]:
     return lines[1:]
 
@@ -116,6 +141,12 @@ def _no_kind(lines: list[str]) -> list[str]:
         (lambda lines: ["{}\n", *lines[1:]], "no specbook frontier"),
         (lambda lines: [*lines, "[1]\n"], "no object"),
         (lambda lines: [*lines, "no\n"], "no JSON"),
+        (lambda lines: [*lines, "{\"row\": NaN}\n"], "line 22: .*JSON"),
+        (_endless_setting, "settings: .*JSON"),
+        (lambda lines: [*lines, _signed(lines, row=["cost"])], "no known kind"),
+        (lambda lines: [*lines, _signed(lines, row={})], "no known kind"),
+        (lambda lines: [*lines, _signed(lines)], "no known kind"),
+        (_one_row_less, "edit-2.*a row of prompt_lookup . greedy is missing"),
     ],
 )
 def test_a_damaged_or_foreign_file_is_refused(
@@ -126,6 +157,24 @@ def test_a_damaged_or_foreign_file_is_refused(
     path.write_text("".join(damage(lines)), encoding="utf-8")
     with pytest.raises(ArtifactError, match=told):
         read(path)
+
+
+def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
+    """Each writes the file whole, so the later one would drop the rows of the other."""
+    path = tmp_path / "f.jsonl"
+    one = FrontierFile.at(path, dict(SETTINGS), dict(MACHINE))
+    other = FrontierFile.at(path, dict(SETTINGS), dict(MACHINE))
+    one.add([row(PLAIN, "edit-1", 0.8, 8)])
+    with pytest.raises(ArtifactError, match="another run"):
+        other.add([row(PLAIN, "edit-2", 0.8, 8)])
+    again = FrontierFile.at(path, dict(SETTINGS), dict(MACHINE))
+    again.add([row(PLAIN, "edit-2", 0.8, 8)])
+    with pytest.raises(ArtifactError, match="another run"):
+        one.add([row(PLAIN, "edit-3", 0.8, 8)])
+    assert [r.prompt for r in read(path).of("decoded")] == ["edit-1", "edit-2"]
+    path.write_bytes(b"\xff")
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        again.add([row(PLAIN, "edit-3", 0.8, 8)])
 
 
 def test_what_is_not_there_is_an_artifact_error(tmp_path: Path) -> None:
@@ -170,6 +219,27 @@ def test_a_configuration_that_contradicts_itself_is_refused(changes: Any) -> Non
         {"cost_terms": {}},
         {"accepted_by_depth": (0, 0)},
         {"round_seconds": (1.0,)},
+        {"round_tokens": (4, 0)},
+        {"round_tokens": (), "round_seconds": ()},
+        {"round_seconds": (1.5, -1.0)},
+        {"path_lengths": (3, -1)},
+        {"first_child": -1},
+        {"state_bytes": -1},
+        {"drafted_by_depth": (1,)},
+        {"drafted_by_depth": (2, 1)},
+        {"drafted_by_depth": (1, 1, 0)},
+        {"accepted_by_depth": (2, 0)},
+        {"draft_seconds_by_depth": ((2.0, 0.0),)},
+        {"draft_seconds_by_depth": ((1.0, 0.0), (0.0, 0.0), (2.0, 0.1))},
+        {"draft_seconds_by_depth": ((1.0, 0.0), (1.0, 0.1), (0.0, 0.0))},
+        {"draft_seconds_by_depth": ((1.0,), (0.0,), (1.0,))},
+        {"q_bins": ()},
+        {"q_bins": ((0.0, 0.0, -1.0),) * BINS},
+        {"match_lengths": (1,)},
+        {"likelihood": (1.0, -1.0)},
+        {"likelihood": ()},
+        {"places": (1.0,)},
+        {"cost_terms": dict.fromkeys(COST_TERMS, -1.0)},
     ],
 )
 def test_a_trace_that_does_not_add_up_is_refused(changes: Any) -> None:
@@ -185,6 +255,12 @@ def test_a_trace_that_does_not_add_up_is_refused(changes: Any) -> None:
         {"rounds": 7},
         {"new_tokens": True},
         {"temperature": -1.0},
+        {"same": None},
+        {"same": False},
+        {"gap": 0.5},
+        {"temperature": 0.7},
+        {"trace": None},
+        {"configuration": PEER},
     ],
 )
 def test_a_decoded_row_that_does_not_add_up_is_refused(changes: Any) -> None:
