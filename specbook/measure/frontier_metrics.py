@@ -15,7 +15,16 @@ import numpy as np
 from .. import lab
 from ..contract import contract_of
 from ..drafts.draft_length import DraftLength
-from .frontier_data import BINS, Configuration, Cost, Decoded, FrontierFile, Trace
+from ..errors import SpecbookError
+from .frontier_data import (
+    BINS,
+    PLAIN,
+    Configuration,
+    Cost,
+    Decoded,
+    FrontierFile,
+    Trace,
+)
 from .frontier_report import decoded, depths, faster_dtype
 from .report import Ratio, resampled
 
@@ -23,18 +32,27 @@ NO_GPU = "not measured: no profile of a GPU"
 NONE = "does not apply"
 GREEDY = "asked above temperature 0"
 NO_Q = "its rule reads no q"
-REASONS = (NO_GPU, NONE, GREEDY, NO_Q)
+UNSEEN = "not seen: another library's"
+REASONS = (NO_GPU, NONE, GREEDY, NO_Q, UNSEEN)
 """What stands where there is no value."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. `part`: the article's heading; `value(file, rows)`: in words."""
+    """One metric. `part`: the article's heading; `value(file, rows)`: in words.
+    `outside`: it can be told of another library, whose rounds nobody saw."""
 
     part: str
     name: str
     definition: str
     value: Callable[[FrontierFile, Sequence[Decoded]], str]
+    outside: bool = False
+
+    def told(self, file: FrontierFile, rows: Sequence[Decoded]) -> str:
+        """The value, or the reason why there is none."""
+        if not self.outside and any(row.trace is None for row in rows):
+            return UNSEEN
+        return self.value(file, rows)
 
 
 def table(
@@ -46,13 +64,19 @@ def table(
     *,
     parts: Sequence[str] | None = None,
 ) -> lab.Table:
-    """All metrics of one configuration, or those of some of the article's `parts`."""
+    """All metrics of one configuration, or those of some of the article's `parts`.
+    Raises `SpecbookError` where it was not decoded."""
     dtype = faster_dtype(file, temperature) if dtype is None else dtype
     rows = decoded(file, configuration, workload, dtype, temperature)
+    if not rows:
+        raise SpecbookError(
+            f"{configuration.name} was not decoded: workload {workload!r}, "
+            f"{dtype}, temperature {temperature:g}"
+        )
     return lab.table(
         ["part", "metric", "counted as", "value"],
         [
-            [one.part, one.name, one.definition, one.value(file, rows)]
+            [one.part, one.name, one.definition, one.told(file, rows)]
             for one in METRICS
             if parts is None or one.part in parts
         ],
@@ -99,7 +123,8 @@ def divergence(rows: Sequence[Decoded]) -> Ratio | None:
 
 
 def calibration(rows: Sequence[Decoded]) -> float | None:
-    """Mean distance of q and p over bins of q, weighted by candidates; None without
+    """Mean distance of q and p over bins of q, weighted by candidates. A q is
+    conditional on the siblings before it, as the rule reads it; p is not. None without
     candidates that have a q and a law beside it."""
     bins = np.zeros((BINS, 3))
     for trace in _traces(rows):
@@ -124,8 +149,9 @@ def latencies(rows: Sequence[Decoded]) -> np.ndarray:
 def throughput(file: FrontierFile, rows: Sequence[Decoded]) -> dict[int, float]:
     """{requests in a forward: predicted tokens a second of all}: the rounds as they
     were, each at the measured time of so many rows for so many requests, and their
-    drafting once a request. Only for batches of which two or more row counts were
-    timed; {} for another library.
+    drafting once a request. The first round is one of them: what the drafter takes to
+    read the prompt is in, what the target takes is not. Only for batches of which two
+    or more row counts were timed; {} for another library.
     """
     traces = _traces(rows)
     if not traces:
@@ -298,7 +324,17 @@ def _quality(file: FrontierFile, rows: Sequence[Decoded]) -> str:
     excess, far = likelihood_excess(rows), divergence(rows)
     if excess is None or far is None:
         return GREEDY
-    return f"{excess} nats; {far.value:.2f} at least"
+    here = {row.workload for row in rows}
+    plain = [
+        row
+        for row in decoded(file, PLAIN, None, rows[0].dtype, rows[0].temperature)
+        if row.workload in here
+    ]
+    chance = divergence(plain)
+    beside = "" if chance is None else f" (plain {chance.value:.2f})"
+    refused = sum(t.likelihood[3] for t in _traces(rows) if t.likelihood)
+    lost = f"; {refused:.0f} tokens that the target never says" if refused else ""
+    return f"{excess} nats; {far.value:.2f}{beside}{lost}"
 
 
 PROPOSAL = "proposal quality"
@@ -343,7 +379,8 @@ METRICS = (
     Metric(
         COST,
         "draft latency by depth",
-        "proposal and retrieval of the rounds that drafted so deep, mean",
+        "proposal and retrieval of the rounds that drafted so deep, mean; a first "
+        "round that drafts reads the prompt in it",
         _latency,
     ),
     Metric(COST, "retrieval latency", "a round, mean", _term("retrieval")),
@@ -362,24 +399,34 @@ METRICS = (
         "time per committed token",
         "from ids to last token, prompt included; every published token counts",
         _per_token,
+        outside=True,
     ),
     Metric(
         SERVING,
         "inter-token latency",
-        "median, 95 % and longest; the tokens of a round appear together",
+        "median, 95 % and longest after the first round, which reads the prompt; the "
+        "tokens of a round appear together",
         _waits,
     ),
     Metric(
         SERVING,
         "throughput by batch",
-        "predicted tokens of all requests, from row times and these rounds",
+        "predicted tokens of all requests, from row times and these rounds; the "
+        "target's reading of the prompt is left out",
         _served,
     ),
-    Metric(SERVING, "exact output", "prompts with the tokens of plain decoding", _same),
+    Metric(
+        SERVING,
+        "exact output",
+        "prompts with the tokens of plain decoding",
+        _same,
+        outside=True,
+    ),
     Metric(
         SERVING,
         "quality of the output",
-        "likelihood above the target's own; distance from its law",
+        "nats a token above the target's own; distance from its law, beside what "
+        "chance gives plain decoding",
         _quality,
     ),
     Metric(SERVING, "fallback frequency", "rounds that were an ordinary step", _missed),

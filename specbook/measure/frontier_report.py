@@ -116,7 +116,7 @@ def decoded(
     temperature: float = 0.0,
 ) -> list[Decoded]:
     """The rows of one configuration."""
-    dtype = faster_dtype(file) if dtype is None else dtype
+    dtype = faster_dtype(file, temperature) if dtype is None else dtype
     return [
         row
         for row in _decoded(file)
@@ -241,9 +241,9 @@ def standings(
     exact: bool = True,
     peers: bool = False,
 ) -> list[Standing]:
-    """Every configuration that was decoded, fastest first; plain decoding is among
-    them. `exact`: only those that keep the target's law. `peers`: other libraries
-    too."""
+    """Every configuration that was decoded, fastest first, of equals the smaller one;
+    plain decoding is among them. `exact`: only those that keep the target's law.
+    `peers`: other libraries too."""
     dtype = faster_dtype(file, temperature) if dtype is None else dtype
     found = [
         standing(file, one, workload, dtype, temperature)
@@ -252,7 +252,7 @@ def standings(
         and (peers or one.family != "peer")
         and decoded(file, one, workload, dtype, temperature)
     ]
-    return sorted(found, key=lambda one: one.per_token.value)
+    return sorted(found, key=lambda one: (one.per_token.value, one.extra_bytes))
 
 
 def winner(
@@ -293,8 +293,9 @@ def pareto(
     *,
     exact: bool = True,
 ) -> list[Standing]:
-    """The configurations that no other one beats in both time a token and memory beside
-    the target, fastest first. The last one needs the least memory."""
+    """The configurations that no other one beats, fastest first: none is better in time
+    a token or in memory beside the target and no worse in the other. The last one needs
+    the least memory."""
     kept: list[Standing] = []
     for one in standings(file, workload, dtype, temperature, exact=exact):
         if not kept or one.extra_bytes < kept[-1].extra_bytes:
@@ -389,6 +390,8 @@ def winners(file: FrontierFile, temperature: float = 0.0) -> lab.Table:
     rows = []
     for workload in [*workloads(file), None]:
         for dtype in dtypes(file, temperature):
+            if not decoded(file, PLAIN, workload, dtype, temperature):
+                continue  # of a run that was stopped, or is not yet so far
             best = winner(file, workload, dtype, temperature)
             rows.append(
                 [

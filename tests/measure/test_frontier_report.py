@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,38 @@ def test_nothing_on_the_frontier_is_beaten_in_both() -> None:
         )
 
 
+def test_of_two_that_are_as_fast_the_smaller_one_is_on_the_frontier() -> None:
+    file = frontier()
+    file.rows = [r for r in file.rows if getattr(r, "configuration", None) != CHAIN]
+    for number, size in enumerate((9, 5, 7)):
+        one = replace(CHAIN, source=f"heads {number}")
+        file.add(row(one, f"edit-{i}", 0.1, 2, weight_bytes=size) for i in (1, 2))
+    kept = [s.configuration for s in report.pareto(file, "edit")]
+    assert [one.source for one in kept] == ["heads 1", "prompt_lookup"]
+
+
+def test_rows_above_temperature_0_are_those_of_the_format_that_was_faster_there() -> (
+    None
+):
+    """Greedy is faster in bfloat16 here, and sampling was measured in float32 alone."""
+    file = frontier()
+    for name in ("edit-1", "edit-2"):
+        file.add([row(PLAIN, name, 0.1, 8, dtype="bfloat16")])
+        file.add([row(PLAIN, name, 0.8, 8, temperature=0.7)])
+    assert report.faster_dtype(file) == "bfloat16"
+    found = report.decoded(file, PLAIN, "edit", temperature=0.7)
+    assert {r.dtype for r in found} == {"float32"} and len(found) == 2
+
+
+def test_winners_of_a_run_that_was_stopped_are_of_what_it_has() -> None:
+    file = frontier()
+    file.add([row(PLAIN, "edit-1", 0.4, 8, dtype="bfloat16")])
+    file.add([row(LOOKUP, "edit-1", 0.5, 4, dtype="bfloat16")])
+    by = {(line[0], line[1]): line[2] for line in report.winners(file).rows}
+    assert ("chat", "bfloat16") not in by and ("chat", "float32") in by
+    assert by["edit", "bfloat16"] == PLAIN.name
+
+
 def test_each_side_has_its_faster_number_format() -> None:
     file = frontier()
     for name in ("edit-1", "edit-2"):
@@ -118,6 +151,7 @@ def test_acceptance_by_depth_counts_rounds_that_offered_the_depth() -> None:
         8,
         drafted_by_depth=(1, 1),
         rounds_by_nodes=(7, 0, 1),
+        accepted_by_depth=(0, 0),
         draft_seconds_by_depth=((7.0, 0.0), (0.0, 0.0), (1.0, 0.1)),
     )
     both = report.depths([*report.decoded(file, LOOKUP, "edit"), refused])

@@ -11,8 +11,10 @@ import torch
 from specbook.drafts.neural.draft_model import DraftModel
 from specbook.drafts.prompt_lookup import PromptLookup
 from specbook.engine import generate
+from specbook.errors import SpecbookError
 from specbook.lab import FixedPaths
 from specbook.measure import frontier_metrics as metrics
+from specbook.measure import tracing
 from specbook.measure.frontier_data import BINS, PLAIN, Configuration, Decoded
 from specbook.measure.held import held_bytes
 from specbook.measure.tracing import Run, spread_over, traced
@@ -55,14 +57,29 @@ def test_a_trace_adds_up_to_the_rounds_of_the_engine() -> None:
     assert sum(trace.round_seconds) == pytest.approx(terms, abs=1e-4)
 
 
-def test_looking_is_not_on_the_clock() -> None:
-    ticks = iter(range(10**9))
-    made = run(None, "membership", clock=lambda: float(next(ticks)))
-    # Every reading of this clock takes 1: what remains is the engine's own readings,
-    # begin and end, and one of the two that each look takes.
-    lean = run(None, "membership", clock=lambda: 0.0)
-    assert made.tokens == lean.tokens and lean.seconds == 0
-    assert sum(made.trace.round_seconds) < made.seconds
+def test_looking_is_not_on_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that takes an hour: no second of it is told, of the run or of a round."""
+    now = 0.0
+
+    def slow(watch: Any, law: Any, token: int) -> None:
+        nonlocal now
+        now += 3600.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.0
+        return now
+
+    monkeypatch.setattr(tracing._Watch, "_token", slow)
+    made = run(None, "membership", clock=clock)
+    assert now > 3600 * len(made.tokens)
+    assert 0 < sum(made.trace.round_seconds) < made.seconds < 3600
+
+    with monkeypatch.context() as patch:
+        # A planted fault: the time of looking is forgotten.
+        forgets = property(lambda watch: 0.0, lambda watch, value: None)
+        patch.setattr(tracing._Watch, "looking", forgets, raising=False)
+        assert run(None, "membership", clock=clock).seconds > 3600
 
 
 def test_greedy_runs_keep_no_likelihood() -> None:
@@ -196,6 +213,32 @@ def test_the_tables_of_metrics_have_a_value_or_a_reason() -> None:
     assert by["fallback frequency"] == "67% of 6" and by["miss rate"] == "67% of 6"
     assert by["first-child coverage"] == "100% of 2"
     assert "2 of 2" in by["exact output"] and "GPU" in by["kernel occupancy"]
+    # Nobody saw the rounds of another library: no count of them is told as if it were.
+    theirs = {row[1]: row[3] for row in metrics.table(file, PEER, "edit").rows}
+    known = {name for name, value in theirs.items() if value != metrics.UNSEEN}
+    assert known == {"time per committed token", "exact output"}
+    with pytest.raises(SpecbookError, match="was not decoded"):
+        metrics.table(file, LOOKUP, "another workload")
+
+
+def test_quality_stands_beside_what_chance_gives_plain_decoding() -> None:
+    from tests.measure.frontiers import LOOKUP, TYPICAL, frontier, row
+
+    file = frontier()
+    hot: dict[str, Any] = {"temperature": 0.7}
+    said: dict[str, Any] = {"likelihood": (7.0, -10.5, 10.5, 1.0)}
+    said["places"] = (7.0, *[0.0] * 9)
+    for i in (1, 2):
+        file.add([row(PLAIN, f"edit-{i}", 0.8, 8, **hot)])
+        file.add([row(LOOKUP, f"edit-{i}", 0.8, 8, **hot)])
+        file.add([row(TYPICAL, f"edit-{i}", 0.8, 8, **hot, **said)])
+
+    def told(one: Configuration) -> str:
+        found = metrics.table(file, one, "edit", temperature=0.7).rows
+        return next(r[3] for r in found if r[1] == "quality of the output")
+
+    assert told(LOOKUP).endswith("nats; 0.00 (plain 0.00)")
+    assert "nats; 0.90 (plain 0.00); 2 tokens that" in told(TYPICAL)
 
 
 def test_waiting_counts_rounds_and_throughput_takes_batches() -> None:
