@@ -2,10 +2,11 @@
 
 In three steps. The costs: what rows of a verification take, for each number format. The
 screening: every configuration that the contracts admit gets a prediction, on prompts of
-the development half (`screening`). The decoding: the finalists of every family, plain
-decoding, the best finalist behind a switch and the ways of transformers decode the
-prompts of the evaluation half, taking turns. Everything goes into one file as it is
-found, so a run that was stopped goes on (`frontier_data`); `frontier_report` reads it.
+the half that is not decoded (`screening`). The decoding: the finalists of every family,
+plain decoding, the best finalist behind a switch and the ways of transformers decode
+the prompts of the other half, taking turns (`frontier_systems`). Everything goes into
+one file as it is found, so a run that was stopped goes on (`frontier_data`);
+`frontier_report` reads it.
 
 Greedy decoding is measured in every number format that is asked for, sampling in the
 one in which a step is faster: there the tokens differ from run to run, so what can be
@@ -16,28 +17,21 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from .. import __version__, checks, drafts, paths, prompts
-from ..drafts.neural.draft_model import SHIPPED
+from .. import __version__, checks, drafts, prompts
 from ..drafts.rest.datastore import Datastore
-from ..drafts.switch import Switch
-from ..errors import SpecbookError
+from ..errors import ArtifactError, SpecbookError
 from ..policy import SamplingPolicy
-from . import recording
-from .bench_decode import DTYPES, UPSTREAM_CANDIDATES, first_difference
-from .bench_decode import transformers_system as transformers_decode
-from .bench_heads import top_two_gap
-from .configurations import BUDGETS, Available, available, every_pair, source_of
-from .decode_report import loop_tokens
-from .frontier_data import PLAIN, Configuration, Cost, Decoded, FrontierFile, Screened
-from .held import held_bytes
+from . import frontier_systems, recording
+from .bench_decode import DTYPES
+from .configurations import BUDGETS, Available, available, every_pair
+from .frontier_data import Configuration, Cost, FrontierFile, Screened
 from .screening import Counts, counted, finalists, level_seconds, priced, replayed
 from .setup import Progress, Setup, file, machine, set_up
-from .tracing import traced
 from .verify_time import Grid, measure_verify_time
 
 TEMPERATURES = (0.0, 0.7)
@@ -51,10 +45,6 @@ MAX_NEW_TOKENS = 64
 SCREEN_PROMPTS = 1
 """Of each workload, the shortest ones: reading a prompt takes longer than a round."""
 SCREEN_TOKENS = 12
-
-PEERS = ("transformers greedy", "transformers lookup", "transformers assisted")
-
-Action = Callable[[Sequence[int], int], Decoded]
 
 
 @dataclass(frozen=True)
@@ -74,6 +64,7 @@ class Plan:
     turns: int
     peers: bool
     seed: int
+    screened_half: str
 
 
 def run(
@@ -105,15 +96,15 @@ def run(
 
     `target`, `draft`: folders or hub ids, by default the book's own; `sources`: names
     of the registry, None for all; `datastore`: an index for REST, which is skipped
-    without one. `workloads`, `half`,
-    `prompts_per_workload`, `max_new_tokens`, `dtypes`, `repeats`, `clock`: as in
-    `bench_decode.run`. `temperatures`: 0 is greedy. `screen_prompts`: of each workload
-    of the development half, `screen_tokens` new tokens each; `replay_prompts`: the
-    first so many recorded answers of each, None for all. `each`: finalists of a
-    family. `batches`: sizes of the batched forward, none for one request alone.
-    `turns`: how often each size of a verification is timed. `peers`: whether
-    transformers decodes too. `out`: the file, which goes on if it is of the same
-    settings and machine. Raises `ValueError` for bad options before a model is loaded.
+    without one. `workloads`, `half`, `prompts_per_workload`, `max_new_tokens`,
+    `dtypes`, `repeats`, `clock`: as in `bench_decode.run`; `half` is what is decoded,
+    and the other one is screened. `temperatures`: 0 is greedy. `screen_prompts`: of
+    each workload, `screen_tokens` new tokens each; `replay_prompts`: the first so many
+    recorded answers of each, None for all. `each`: finalists of a family. `batches`:
+    sizes of the batched forward, none for one request alone. `turns`: how often each
+    size of a verification is timed. `peers`: whether transformers decodes too. `out`:
+    the file, which goes on if it is of the same settings and machine. Raises
+    `ValueError` for bad options before a model is loaded.
     """
     setup = set_up(
         target=target,
@@ -152,9 +143,16 @@ def run(
         checks.integer(turns, "turns", least=1),
         checks.boolean(peers, "peers"),
         checks.integer(seed, "seed", least=0),
+        _other(half),
     )
     path = None if out is None else file(out)
     return _Frontier(setup, plan, path).run()
+
+
+def _other(half: Any) -> str:
+    """What chooses must not have seen what judges."""
+    checks.one_of(half, "half", prompts.HALVES)
+    return next(name for name in prompts.HALVES if name != half)
 
 
 def _temperatures(values: Any) -> tuple[float, ...]:
@@ -321,7 +319,7 @@ class _Frontier:
             pairs = len(every_pair(temperature, sources))
             for dtype in setup.dtypes if temperature == 0 else (first,):
                 if self._screened(dtype, temperature):
-                    seconds += 0
+                    pass
                 elif dtype == first:
                     asked = plan.screen_prompts * len(setup.settings["workloads"])
                     rounds = 0.7 * plan.screen_tokens
@@ -330,7 +328,8 @@ class _Frontier:
                     seconds += pairs * (read / 2 + 4 * tree[dtype])
                 families = len({source.family for source in sources})
                 systems = 2 + plan.each * families
-                systems += 2 if temperature else len(PEERS) * plan.peers
+                peers = len(frontier_systems.PEERS) * plan.peers
+                systems += 2 if temperature else peers
                 left = len(setup.chosen) - len(self._done(dtype, temperature))
                 one = 6 * tree[dtype] + setup.max_new_tokens * step[dtype]
                 seconds += left * systems * one * setup.repeats
@@ -368,7 +367,14 @@ class _Frontier:
             name = drawing.source.name
             recorded = self.recorded(temperature)
             if drawing.source.family == "copying" and recorded is not None:
-                found += replayed(drawing, recorded, verify, BUDGETS, dtype=dtype)
+                found += replayed(
+                    drawing,
+                    recorded,
+                    verify,
+                    BUDGETS,
+                    dtype=dtype,
+                    clock=self.setup.now,
+                )
             known = {row.configuration.verifier for row in found}
             if set(drawing.rules) - known:
                 key = (temperature, drawing.key)
@@ -381,10 +387,15 @@ class _Frontier:
                         temperature=temperature,
                         max_new_tokens=self.plan.screen_tokens,
                         seed=self.plan.seed,
+                        clock=self.setup.now,
                     )
                 else:
                     level = level_seconds(
-                        self.ours(dtype), drawing, asked[0], temperature
+                        self.ours(dtype),
+                        drawing,
+                        asked[0],
+                        temperature,
+                        clock=self.setup.now,
                     )
                 # The counts hold no model, but their drawing's source does.
                 counts = replace(self._counts[key], drawing=drawing)
@@ -413,22 +424,21 @@ class _Frontier:
         self.file.add(replace(row, finalist=id(row) in chosen) for row in rows)
 
     def asked(self, ours: Any) -> list[list[int]]:
-        """Ids of the shortest prompts of each workload of the development half."""
+        """Ids of the shortest prompts of each workload of the half that is screened."""
         found = []
         for workload in self.setup.settings["workloads"]:
-            listed = prompts.load(workload, "development")
+            listed = prompts.load(workload, self.plan.screened_half)
             encoded = replace(self.setup, chosen=tuple(listed)).encoded(ours)
             ids = sorted((ids for _, ids in encoded), key=len)
             found += ids[: self.plan.screen_prompts]
         return found
 
     def recorded(self, temperature: float) -> recording.Recording | None:
-        """The shipped answers of this target to the development prompts, if there are
-        any at this temperature."""
-        try:
-            found = recording.load(temperature, half="development")
-        except ValueError:
+        """The shipped answers of this target to the prompts that are screened, if there
+        are any at this temperature. Damaged ones raise."""
+        if recording.file_name(temperature) not in recording.manifest()["files"]:
             return None
+        found = recording.load(temperature, half=self.plan.screened_half)
         theirs = found.about.get("target", {})
         about = self._target[1].identity()
         if any(theirs.get(n) != about[n] for n in ("checkpoint", "tokenizer")):
@@ -451,11 +461,24 @@ class _Frontier:
         ours = self.ours(dtype)
         systems = self.systems(dtype, temperature)
         encoded = replace(self.setup, chosen=tuple(left)).encoded(ours)
+        self._check_same(systems, dtype, temperature)
         for decode in systems.values():
             decode(encoded[0][1][:64], 4)  # warm
         began = self.setup.now()
         for number, (prompt, ids) in enumerate(encoded, 1):
-            self.file.add(self.turns(systems, prompt, ids, number, dtype, temperature))
+            self.file.add(
+                frontier_systems.turns(
+                    systems,
+                    ours,
+                    prompt,
+                    ids,
+                    number=number,
+                    dtype=dtype,
+                    temperature=temperature,
+                    max_new_tokens=self.setup.max_new_tokens,
+                    repeats=self.setup.repeats,
+                )
+            )
             spent = self.setup.now() - began
             self.tell(
                 f"{dtype}, {temperature:g}: {prompt.id} ({number} of {len(encoded)}); "
@@ -464,137 +487,39 @@ class _Frontier:
         del systems
         gc.collect()
 
-    def turns(
-        self,
-        systems: Mapping[Configuration, Any],
-        prompt: prompts.Prompt,
-        ids: list[int],
-        number: int,
-        dtype: str,
-        temperature: float,
-    ) -> list[Decoded]:
-        """One prompt, by every system in turn."""
-        names = list(systems)
-        outcomes: dict[Configuration, Any] = {}
-        seconds: dict[Configuration, list[float]] = {name: [] for name in names}
-        for turn in range(self.setup.repeats):
-            first = (number + turn) % len(names)
-            for name in names[first:] + names[:first]:
-                outcomes[name] = systems[name](ids, self.setup.max_new_tokens)
-                seconds[name].append(outcomes[name][1])
-        plain = outcomes[PLAIN][0]
-        rows = []
-        for name in names:
-            tokens, _, rounds, trace = outcomes[name]
-            found = first_difference(plain, tokens) if temperature == 0 else None
-            gap = None
-            if found is not None:
-                gap = top_two_gap(self.ours(dtype), [*ids, *plain[: found[0]]])
-            rows.append(
-                Decoded(
-                    name,
-                    dtype,
-                    temperature,
-                    prompt.workload,
-                    prompt.id,
-                    len(ids),
-                    len(tokens),
-                    round(median(seconds[name]), 6),
-                    rounds,
-                    loop_tokens(tokens),
-                    None if temperature else found is None,
-                    gap,
-                    trace,
-                )
-            )
-        return rows
-
-    def systems(self, dtype: str, temperature: float) -> dict[Configuration, Any]:
+    def systems(
+        self, dtype: str, temperature: float
+    ) -> dict[Configuration, frontier_systems.System]:
         """What decodes, by its configuration; plain decoding first."""
-        sources = self.sources(dtype)
-        chosen = [row for row in self._screened(dtype, temperature) if row.finalist]
-        found = {PLAIN: self.system(None, PLAIN, dtype, temperature)}
-        for row in chosen:
-            source = source_of(row.configuration, sources)
-            found[row.configuration] = self.system(
-                source, row.configuration, dtype, temperature
-            )
-        exact = [
-            row
-            for row in chosen
-            if row.configuration.exact and row.configuration.family != "copying"
-        ]
-        # A source that copies adapts already, and looking up costs it nothing.
-        if exact:
-            best = min(exact, key=lambda row: row.per_token)
-            switched = replace(best.configuration, switched=True)
-            source = Switch(
-                source_of(best.configuration, sources),
-                cost=self.verify(dtype),
-                drafting=best.draft_seconds / max(1.0, best.draft_depth),
-            )
-            found[switched] = self.system(source, switched, dtype, temperature)
-        if self.plan.peers and temperature == 0:
-            found |= self.peers(dtype)
-        return found
-
-    def system(
-        self, source: Any, one: Configuration, dtype: str, temperature: float
-    ) -> Any:
-        """Our engine with this source and rule, every run with its trace."""
         ours = self.ours(dtype)
-        shares = one.family == "self"
-        weights = 0
-        if source is not None:
-            weights = held_bytes(source, beside=(ours,), shares_state=shares)
-        rule = one.verifier
-        if one == PLAIN and temperature:
-            rule = "membership"  # which draws from the target, where nothing is drafted
-
-        def decode(ids: list[int], max_new_tokens: int) -> tuple[Any, ...]:
-            made = traced(
-                ours,
-                source,
-                rule,
-                ids,
-                max_new_tokens=max_new_tokens,
-                temperature=temperature,
-                seed=self.plan.seed,
-                max_nodes=one.most or None,
-                exact=one.exact,
-                weight_bytes=weights,
-                shares_state=shares,
-                clock=self.setup.now,
+        found = frontier_systems.ours(
+            ours,
+            [row for row in self._screened(dtype, temperature) if row.finalist],
+            self.sources(dtype),
+            self.verify(dtype),
+            temperature=temperature,
+            seed=self.plan.seed,
+            clock=self.setup.now,
+        )
+        if self.plan.peers and temperature == 0:
+            found |= frontier_systems.peers(
+                ours, self.plan.draft, dtype=dtype, clock=self.setup.now
             )
-            trace = made.trace
-            return made.tokens, made.seconds, len(trace.round_tokens), trace
-
-        return decode
-
-    def peers(self, dtype: str) -> dict[Configuration, Any]:
-        """The three ways of transformers on the same weights, greedily."""
-        from ..models.checkpoint import load_transformers_model
-
-        source = self.ours(dtype).source
-        model = load_transformers_model(source, dtype=dtype)
-        draft = self.plan.draft
-        folder = paths.data_path(*SHIPPED) if draft is None else draft
-        assistant = load_transformers_model(folder, dtype=dtype)
-        options: dict[str, dict[str, Any]] = {
-            PEERS[0]: {},
-            PEERS[1]: {"prompt_lookup_num_tokens": UPSTREAM_CANDIDATES},
-            PEERS[2]: {"assistant_model": assistant},
-        }
-        found = {}
-        for name, chosen in options.items():
-            decode = transformers_decode(model, **chosen)
-
-            def timed(
-                ids: list[int], max_new_tokens: int, decode: Any = decode
-            ) -> tuple[Any, ...]:
-                began = self.setup.now()
-                made = decode(ids, max_new_tokens)
-                return made.tokens, self.setup.now() - began, made.rounds, None
-
-            found[Configuration(name, "peer", "greedy")] = timed
         return found
+
+    def _check_same(
+        self, systems: dict[Configuration, Any], dtype: str, temperature: float
+    ) -> None:
+        """What goes on must decode with what it began with: a file that lost a screened
+        line names other finalists than it was decoded with."""
+        there = {
+            row.configuration
+            for row in self.file.of("decoded")
+            if (row.dtype, row.temperature) == (dtype, temperature)
+        }
+        if there and there != set(systems):
+            names = sorted(one.name for one in there ^ set(systems))
+            raise ArtifactError(
+                f"{self.file.path}: {dtype}, temperature {temperature:g}: some prompts "
+                f"were decoded by others than are chosen now: {names}"
+            )

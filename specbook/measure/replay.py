@@ -11,7 +11,8 @@ the engine's own, and its rounds are those of the real decode, one for one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -165,13 +166,14 @@ def decode_again(
     seed: int = 0,
     max_nodes: int = engine.MAX_NODES,
     max_depth: int = engine.MAX_DEPTH,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> engine.Generation:
     """The engine's own rounds over one recorded output.
 
-    `source`, `max_nodes`, `max_depth`: as in `engine.generate`. `seed`: for a source
-    that draws at random; its rounds then have the law of the real ones, and are not
-    the same. Raises `ContractError`, naming it, for a source that reads q or needs the
-    state of a real target.
+    `source`, `max_nodes`, `max_depth`, `clock`: as in `engine.generate`. `seed`: for a
+    source that draws at random; its rounds then have the law of the real ones, and are
+    not the same. Raises `ContractError`, naming it, for a source that reads q or needs
+    the state of a real target.
     """
     if not isinstance(output, RecordedOutput) or not isinstance(recording, Recording):
         raise SpecbookError("an output and its Recording are needed")
@@ -191,6 +193,7 @@ def decode_again(
         eos_token_id=recording.eos_token_ids,
         max_nodes=max_nodes,
         max_depth=max_depth,
+        clock=clock,
     )
 
 

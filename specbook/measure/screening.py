@@ -13,6 +13,7 @@ A prediction chooses what is decoded in full and is never reported as a result.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +38,7 @@ from .configurations import SLOTS, Drawing, configuration, shapes
 from .frontier_data import Screened
 from .recording import Recording
 from .replay import decode_again
+from .setup import Clock
 
 DEPTH = 3
 """Levels of the tree that is counted on, and `CHAIN_DEPTH` of the chain."""
@@ -132,12 +134,13 @@ def counted(
     temperature: float,
     max_new_tokens: int,
     seed: int = 0,
+    clock: Clock = time.perf_counter,
 ) -> Counts:
     """Decodes the prompts once and counts for every rule of the drawing.
 
     `asked`: ids of prompts. The source drafts a shape that shows all slots, or, where
-    it follows no plans, its own. Raises what `generate` raises, and `SpecbookError`
-    where the drawing has no exact rule.
+    it follows no plans, its own. `clock` times the drafting. Raises what `generate`
+    raises, and `SpecbookError` where the drawing has no exact rule.
     """
     checks.integer(max_new_tokens, "max_new_tokens", least=2)
     rules = {name: verifiers.get(name) for name in drawing.rules}
@@ -163,6 +166,7 @@ def counted(
             temperature=temperature,
             seed=seed + number,
             eos_token_id=target.eos_token_id,
+            clock=clock,
         )
         # What had no candidate for want of a state says nothing about any shape.
         first = int(not into[drawing.rules[0]][0].tree)
@@ -194,10 +198,22 @@ def _note(found: Counts, rounds: Sequence[Round]) -> None:
 
 
 def level_seconds(
-    target: Any, drawing: Drawing, ids: Sequence[int], temperature: float
+    target: Any,
+    drawing: Drawing,
+    ids: Sequence[int],
+    temperature: float,
+    *,
+    clock: Clock = time.perf_counter,
 ) -> float:
     """Seconds of a level of a draft on this target: the median of few rounds."""
-    made = counted(target, drawing, [ids], temperature=temperature, max_new_tokens=6)
+    made = counted(
+        target,
+        drawing,
+        [ids],
+        temperature=temperature,
+        max_new_tokens=6,
+        clock=clock,
+    )
     return made.level_seconds()
 
 
@@ -282,15 +298,18 @@ def replayed(
     budgets: Sequence[int],
     *,
     dtype: str,
+    clock: Clock = time.perf_counter,
 ) -> list[Screened]:
     """A source without q on recorded answers, for every exact rule and every budget of
-    candidates (0 is none). Raises as `replay`."""
-    clock = DraftLength(verify)
+    candidates (0 is none). `clock` times the drafting. Raises as `replay`."""
+    rows_time = DraftLength(verify)
     found = []
     for most in budgets:
         limit = {"max_nodes": most} if most else {}
         made = [
-            decode_again(drawing.source.make(), output, recorded, **limit)
+            decode_again(
+                drawing.source.make(), output, recorded, clock=clock, **limit
+            )
             for output in recorded.outputs
         ]
         rounds = [one for run in made for one in run.rounds]
@@ -306,7 +325,7 @@ def replayed(
                     len(made),
                     ledger.committed_tokens / len(rounds),
                     (ledger.proposal + ledger.retrieval) / len(rounds),
-                    _mean([clock.time(1 + len(one.tree)) for one in rounds]),
+                    _mean([rows_time.time(1 + len(one.tree)) for one in rounds]),
                     _mean([one.tree.max_depth for one in rounds]),
                 )
             )

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from specbook import registry
+from specbook import prompts, registry
 from specbook.drafts.rest.datastore import Datastore
-from specbook.errors import SpecbookError
-from specbook.measure import bench_frontier, frontier_report
+from specbook.errors import ArtifactError, SpecbookError
+from specbook.measure import bench_frontier, frontier_report, setup
 from specbook.measure.frontier_data import PLAIN, FrontierFile, read
+from specbook.models import load_target
 from tests.measure.test_bench_draft import checkpoint
 
 OPTIONS: dict[str, Any] = {
@@ -129,6 +130,60 @@ def test_a_run_that_was_stopped_goes_on(
     assert {row.prompt for row in again.rows[len(kept) :]} == {one}
 
 
+def test_a_run_does_not_go_on_with_other_finalists(
+    tiny: tuple[Path, Path], whole: Any, tmp_path: Path
+) -> None:
+    """A screened line was taken out: every line that is left is as it was written."""
+    file, _, _ = whole
+    path = tmp_path / "frontier.jsonl"
+    last = file.of("decoded")[-1]
+    lost = next(row for row in file.of("screened")[::-1] if row.finalist)
+    assert (lost.dtype, lost.temperature) == (last.dtype, last.temperature)
+    FrontierFile(file.settings, file.machine, path).add(
+        row
+        for row in file.rows
+        if row is not lost
+        and not (getattr(row, "prompt", "") == last.prompt and row.temperature)
+    )
+    with pytest.raises(ArtifactError, match=f"chosen now.*{lost.configuration.name}"):
+        measure(tiny, path)
+
+
+@pytest.mark.parametrize("half", prompts.HALVES)
+def test_what_chooses_has_not_seen_what_judges(
+    tiny: tuple[Path, Path], tmp_path: Path, monkeypatch: Any, half: str
+) -> None:
+    seen: list[list[int]] = []
+    real = bench_frontier.counted
+
+    def counted(target: Any, drawing: Any, asked: Any, **options: Any) -> Any:
+        assert options["clock"] is setup.CLOCKS["cpu"]
+        seen.extend(asked)
+        return real(target, drawing, asked, **options)
+
+    monkeypatch.setattr(bench_frontier, "counted", counted)
+    made = measure(
+        tiny,
+        tmp_path / "frontier.jsonl",
+        half=half,
+        clock="cpu",
+        sources=("draft_model",),
+        temperatures=(0.0,),
+        dtypes=("float32",),
+        batches=(),
+        peers=False,
+        prompts_per_workload=1,
+    )
+    target = load_target(tiny[0])
+    judges = {prompt.id: prompt for prompt in prompts.load("chat", half)}
+    assert {row.prompt for row in made.of("decoded")} <= set(judges)
+    ids = [
+        target.encode_chat(p.messages) if p.is_chat else target.encode(p.text)
+        for p in judges.values()
+    ]
+    assert seen and not any(one in ids for one in seen)
+
+
 def test_other_settings_do_not_go_on(tiny: tuple[Path, Path], whole: Any) -> None:
     _, path, _ = whole
     with pytest.raises(SpecbookError, match="max_new_tokens"):
@@ -196,6 +251,7 @@ def test_a_file_tells_what_its_parts_hold_and_not_where_they_lay(
         ({"peers": 1}, "peers"),
         ({"turns": 0}, "turns"),
         ({"seed": -1}, "seed"),
+        ({"half": None}, "half"),
         ({"workloads": ()}, "workload"),
     ],
 )

@@ -19,7 +19,14 @@ from specbook.measure import screening
 from specbook.measure.configurations import Available, Drawing, available, drawings
 from specbook.measure.frontier_data import Configuration, Screened
 from specbook.measure.recording import Recording
-from specbook.measure.screening import counted, finalists, panel, priced, replayed
+from specbook.measure.screening import (
+    counted,
+    finalists,
+    level_seconds,
+    panel,
+    priced,
+    replayed,
+)
 from specbook.models import TableTarget
 from tests.core.helpers import must_fail
 
@@ -166,3 +173,22 @@ def test_bad_input_is_refused() -> None:
         count(one, 1, 1)
     with pytest.raises(SpecbookError, match="exact"):
         count(replace(one, rules=("typical",)), 1, 4)
+
+
+def test_drafting_is_timed_by_the_clock_that_times_the_rows() -> None:
+    """Each reading of this clock takes a second: no real draft is so slow."""
+    seconds = iter(range(10**9))
+
+    def clock() -> float:
+        return float(next(seconds))
+
+    one = drawing("without_replacement", True)
+    few: dict[str, Any] = {"temperature": 1.0, "max_new_tokens": 12}
+    found = counted(SAYS, one, [[0]], clock=clock, **few)
+    assert min(spent for spent, _ in found.drafting) >= 1
+    assert level_seconds(SAYS, one, [0], 1.0, clock=clock) > 0.1
+    recorded = Recording.of([([1, 2, 3, 1, 2], [3, 1, 2, 3, 1, 2, 3])])
+    (lookup,), _ = available(SAYS, names=["prompt_lookup"])
+    (copies,) = drawings(lookup, 0.0)
+    rows = replayed(copies, recorded, VERIFY, (0,), dtype="float32", clock=clock)
+    assert min(row.draft_seconds for row in rows) >= 1
