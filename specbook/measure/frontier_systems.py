@@ -122,7 +122,7 @@ def peers(
         PEERS[1]: {"prompt_lookup_num_tokens": UPSTREAM_CANDIDATES},
         PEERS[2]: {"assistant_model": assistant},
     }
-    found = {}
+    found: dict[Configuration, System] = {}
     for name, chosen in options.items():
         decode = transformers_decode(model, **chosen)
 

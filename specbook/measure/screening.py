@@ -307,9 +307,7 @@ def replayed(
     for most in budgets:
         limit = {"max_nodes": most} if most else {}
         made = [
-            decode_again(
-                drawing.source.make(), output, recorded, clock=clock, **limit
-            )
+            decode_again(drawing.source.make(), output, recorded, clock=clock, **limit)
             for output in recorded.outputs
         ]
         rounds = [one for run in made for one in run.rounds]

@@ -104,7 +104,7 @@ def _no_last_end(lines: list[str]) -> list[str]:
 
 
 def _endless_setting(lines: list[str]) -> list[str]:
-    return [lines[0].replace("\"wall\"", "NaN"), *lines[1:]]
+    return [lines[0].replace('"wall"', "NaN"), *lines[1:]]
 
 
 def _signed(lines: list[str], **values: Any) -> str:
@@ -141,7 +141,7 @@ def _no_kind(lines: list[str]) -> list[str]:
         (lambda lines: ["{}\n", *lines[1:]], "no specbook frontier"),
         (lambda lines: [*lines, "[1]\n"], "no object"),
         (lambda lines: [*lines, "no\n"], "no JSON"),
-        (lambda lines: [*lines, "{\"row\": NaN}\n"], "line 22: .*JSON"),
+        (lambda lines: [*lines, '{"row": NaN}\n'], "line 22: .*JSON"),
         (_endless_setting, "settings: .*JSON"),
         (lambda lines: [*lines, _signed(lines, row=["cost"])], "no known kind"),
         (lambda lines: [*lines, _signed(lines, row={})], "no known kind"),
