@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import cli_options as option
+from . import reading
 from .cli_common import guarded, say
 from .errors import SpecbookError
 
@@ -306,11 +307,10 @@ def sglang_corpus(
     """Texts for SGLang's n-gram corpus: one JSON string a line."""
     from . import corpora
     from .export import sglang
-    from .export.artifact import text_of
 
     if not text and not package:
         raise SpecbookError("nothing to write: give --text or --package")
-    documents = [text_of(path) for path in text or ()]
+    documents = [reading.text(path) for path in text or ()]
     inputs = _digests(*(text or ()))
     if package:
         corpora.check_installed(package)
@@ -429,23 +429,19 @@ def _made(name: str, options: Mapping[str, Any]) -> Any:
 
 def _digests(*files: Path) -> dict[str, str]:
     """{name: SHA-256}; files of one name are told apart by their paths."""
-    from .export.artifact import digest
-
     names = [path.name for path in files]
     return {
-        path.name if names.count(path.name) == 1 else str(path): digest(path)
+        path.name if names.count(path.name) == 1 else str(path): reading.sha256(path)
         for path in files
     }
 
 
 def _base(path: Path | None, method: str | None, model: str | None) -> dict[str, Any]:
     """The config that is added to."""
-    from .export.artifact import read_json
-
     if path is not None:
         if method is not None or model is not None:
             raise SpecbookError("--base already says method and model")
-        return read_json(path, "a speculative config")
+        return reading.json_object(path, "a speculative config")
     if method is None:
         raise SpecbookError("vLLM must be told how it drafts: give --base or --method")
     told = {"method": method, "model": model}

@@ -18,6 +18,7 @@ FLOORS = {
     "specbook.errors": 1,
     "specbook.checks": 1,
     "specbook.paths": 1,
+    "specbook.reading": 1,
     "specbook.chance": 1,
     "specbook.policy": 1,
     "specbook.proposal": 1,

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, checks
+from .. import __version__, checks, reading
 from ..errors import ArtifactError, SpecbookError
 from ..measure.report import write_whole
 from ..measure.setup import file
@@ -24,7 +24,6 @@ from . import schema
 
 FORMAT = 1
 BESIDE = ".export.json"
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +100,12 @@ class Export:
         """The export that `save` wrote to `path`. Raises `ArtifactError` for one that
         is missing, or whose file was changed since."""
         found = Path(path)
-        stated = read_json(_beside(found), "an export")
+        stated = reading.json_object(_beside(found), "an export")
         if stated.get("kind") != "export" or stated.get("format") != FORMAT:
             raise ArtifactError(f"{_beside(found)} tells of no export of this version")
         try:
             named = {item.name for item in fields(cls)}
-            values = {**stated["export"], "body": text_of(found)}
+            values = {**stated["export"], "body": reading.text(found)}
             if values.keys() != named:
                 raise ArtifactError(f"other fields: {sorted(values.keys() ^ named)}")
             values["notes"] = tuple(values["notes"])
@@ -129,7 +128,7 @@ def replaceable(out: Any, engine: str, what: str) -> Path:
     if not path.exists() and not beside.exists():
         return path
     try:
-        stated = read_json(beside, "an export")["export"]
+        stated = reading.json_object(beside, "an export")["export"]
         ours = (stated["engine"], stated["what"]) == (engine, what)
     except (ArtifactError, KeyError, TypeError):
         ours = False
@@ -139,53 +138,6 @@ def replaceable(out: Any, engine: str, what: str) -> Path:
             "another name"
         )
     return path
-
-
-def digest(path: str | os.PathLike[str]) -> str:
-    """SHA-256 (hex) of a file's bytes. Raises `ArtifactError` for one that cannot be
-    read."""
-    found = hashlib.sha256()
-    try:
-        with open(path, "rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                found.update(chunk)
-    except (OSError, ValueError) as problem:
-        raise ArtifactError(f"{path} cannot be read: {problem}") from problem
-    return found.hexdigest()
-
-
-def read_json(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
-    """The JSON object in a file. A name that stands twice is refused, which readers of
-    JSON resolve each in their own way. Raises `ArtifactError`, naming file and reason.
-    """
-    try:
-        found = json.loads(text_of(path), object_pairs_hook=_once)
-    except (ValueError, RecursionError) as problem:
-        if isinstance(problem, ArtifactError):
-            raise
-        raise ArtifactError(f"{path} is not {what}: {problem}") from problem
-    if not isinstance(found, dict):
-        raise ArtifactError(f"{path} is not {what}: no JSON object")
-    return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        told = [name for name, _ in pairs]
-        twice = sorted({name for name in told if told.count(name) > 1})
-        raise ValueError(f"{twice} stand twice")
-    return found
-
-
-def text_of(path: str | os.PathLike[str]) -> str:
-    """The text in a file of UTF-8. Raises `ArtifactError`, naming file and reason."""
-    try:
-        return Path(path).read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        raise ArtifactError(f"there is no file {path}") from None
-    except (OSError, ValueError) as problem:
-        raise ArtifactError(f"{path} cannot be read: {problem}") from problem
 
 
 def _beside(path: Path) -> Path:

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import checks, drafts, registry
+from .. import checks, drafts, reading, registry
 from ..errors import ArtifactError, SpecbookError
 from . import schema
-from .artifact import Export, digest, read_json
+from .artifact import Export
 from .chains import check_free
 
 
@@ -61,7 +61,7 @@ def _plain(value: Any, name: str) -> Any:
 def load(path: str | os.PathLike[str]) -> Any:
     """The source of a file. Raises `ArtifactError` for a file that is none, and for one
     whose options or datastore no longer give the source that was exported."""
-    content = read_json(path, "a source file")
+    content = reading.json_object(path, "a source file")
     try:
         schema.check(content, "source")
         # A source that draws is refused before its model is loaded.
@@ -85,7 +85,7 @@ def export(
     schema.check(content, "source")
     inputs = {}
     if isinstance(path := content["options"].get("datastore"), str):
-        inputs[Path(path).name] = digest(path)
+        inputs[Path(path).name] = reading.sha256(path)
     return Export(
         engine=engine,
         what="source",

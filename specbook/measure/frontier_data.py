@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from .. import reading
 from ..errors import ArtifactError, SpecbookError
 from .frontier_rows import BINS as BINS
 from .frontier_rows import FAMILIES as FAMILIES
@@ -169,8 +170,8 @@ def read(path: str | os.PathLike[str]) -> FrontierFile:
     missing, damaged, of another kind or version, or with rows of another run."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
+        text = reading.text(path)
+    except ArtifactError as error:
         raise ArtifactError(f"{path} is no {KIND} file: {error}") from error
     lines = text.split("\n")
     if lines.pop() != "" or not lines:

@@ -29,7 +29,7 @@ from typing import (
 
 import numpy as np
 
-from .. import checks, lab
+from .. import checks, lab, reading
 from ..errors import ArtifactError
 
 if TYPE_CHECKING:
@@ -210,8 +210,8 @@ class Report:
     def load(cls, path: str | Path) -> Self:
         """Reads what `save` wrote. Raises `ArtifactError` for anything else."""
         try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            values = json.loads(reading.text(path))
+        except (ValueError, RecursionError) as error:
             raise ArtifactError(f"{path} is not a {cls.KIND}: {error}") from error
         try:
             return cls.from_dict(values)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import __version__, checks
+from .. import __version__, checks, reading
 from ..errors import ArtifactError, SpecbookError
 from ..tree import CandidateTree
 from .acceptance import by_depth
@@ -175,11 +175,9 @@ class TreeArtifact:
         """The artifact that `save` wrote. Raises `ArtifactError`, naming file and
         reason, for one that is missing, damaged, changed or of another format."""
         try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ArtifactError(f"no tree artifact at {path}") from None
-        except (OSError, ValueError, RecursionError) as problem:
-            raise ArtifactError(f"{path} cannot be read: {problem}") from problem
+            values = json.loads(reading.text(path))
+        except (ValueError, RecursionError) as problem:
+            raise ArtifactError(f"{path} is no tree artifact: {problem}") from problem
         if not isinstance(values, Mapping) or values.get("kind") != "tree":
             raise ArtifactError(f"{path} is no tree artifact")
         if values.get("format") != FORMAT:

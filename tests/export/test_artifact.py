@@ -11,7 +11,7 @@ import pytest
 
 from specbook.errors import ArtifactError, SpecbookError
 from specbook.export import schema
-from specbook.export.artifact import BESIDE, Export, digest, read_json
+from specbook.export.artifact import BESIDE, Export
 
 MADE = Export(
     engine="vllm",
@@ -109,32 +109,6 @@ def test_a_damaged_explanation(tmp_path, damage):
     beside.write_text(json.dumps(told), encoding="utf-8")
     with pytest.raises(ArtifactError):
         Export.load(path)
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"", "is not it"),
-        (b"\xff\xfe", "cannot be read"),
-        (b"[1]", "no JSON object"),
-        (b"[" * 100_000, "is not it"),
-        (b'{"a": 1, "a": 2}', "stand twice"),
-        (b"{", "is not it"),
-    ],
-)
-def test_what_is_no_object(tmp_path, content, told):
-    path = tmp_path / "x.json"
-    path.write_bytes(content)
-    with pytest.raises(ArtifactError, match=told):
-        read_json(path, "it")
-
-
-def test_what_is_not_there(tmp_path):
-    with pytest.raises(ArtifactError, match="there is no file"):
-        read_json(tmp_path / "x", "it")
-    for bad in (tmp_path, tmp_path / "x", "a\0b"):
-        with pytest.raises(ArtifactError, match="cannot be read"):
-            digest(bad)
 
 
 def test_an_export_is_whole():

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from specbook import reading
 from specbook.drafts.rest import Datastore
 from specbook.errors import ArtifactError, ContractError, SpecbookError
 from specbook.export import sources
-from specbook.export.artifact import digest
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_datastore_is_bound_by_its_hash(tmp_path, store):
     content = sources.described("rest", {"datastore": os.path.relpath(store)})
     assert content["options"]["datastore"] == os.path.abspath(store)
     made = sources.export("vllm", "run", content)
-    assert made.inputs == {store.name: digest(store)}
+    assert made.inputs == {store.name: reading.sha256(store)}
     path = made.save(tmp_path / "s.json")
     store.unlink()
     Datastore.build([[1, 2, 9]]).save(store)
