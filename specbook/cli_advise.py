@@ -85,6 +85,8 @@ def advise(
     if times is None:
         if counts:
             raise SpecbookError("counts belong to times: give --times too")
+        if target is not None or draft is not None:
+            raise SpecbookError("a frontier was measured: no --target or --draft runs")
         found = command.from_frontier(
             frontier,
             constraints,

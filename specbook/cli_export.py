@@ -135,10 +135,10 @@ def vllm_rates(
     """Measured acceptance, to time a chain in vLLM whatever drafts."""
     from .export import vllm
 
-    profile, rates = _rates(counts, workload, length)
+    rates, notes = _rates(counts, workload, length)
     begun = _base(base, method, model)
-    made = vllm.with_rates(begun, rates, _digests(*filter(None, (counts, base))))
-    write(_noted(made, profile, workload), out)
+    made = vllm.with_rates(begun, rates, reading.digests(filter(None, (counts, base))))
+    write(_noted(made, notes), out)
 
 
 @vllm_app.command("schedule")
@@ -159,10 +159,10 @@ def vllm_schedule(
     """How many drafts at which batch size, from what rows cost."""
     from .export import vllm
 
-    profile, choices = _choices(counts, times, workload, length, draft_seconds, prefix)
+    choices, notes = _choices(counts, times, workload, length, draft_seconds, prefix)
     begun = _base(base, method, model)
-    inputs = _digests(*filter(None, (counts, times, base)))
-    write(_noted(vllm.with_schedule(begun, choices, inputs), profile, workload), out)
+    inputs = reading.digests(filter(None, (counts, times, base)))
+    write(_noted(vllm.with_schedule(begun, choices, inputs), notes), out)
 
 
 @vllm_app.command("ngram")
@@ -217,7 +217,7 @@ def vllm_custom(
     made = vllm.custom(str(beside.absolute()), length)
     artifact.replaceable(out, made.engine, made.what)
     sources.export("vllm", made.command, content).save(beside)
-    inputs = _digests(beside)
+    inputs = reading.digests([beside])
     write(vllm.custom(str(beside.absolute()), length, inputs), out)
 
 
@@ -244,15 +244,15 @@ def sglang_adaptive(
     """The numbers of drafts that SGLang may go between, by batch size."""
     from .export import sglang
 
-    profile, choices = _choices(counts, times, workload, length, draft_seconds, prefix)
+    choices, notes = _choices(counts, times, workload, length, draft_seconds, prefix)
     made = sglang.adaptive(
         choices,
         draft_model=draft_model,
         algorithm=algorithm,
         within=within,
-        inputs=_digests(counts, times),
+        inputs=reading.digests([counts, times]),
     )
-    write(_noted(made, profile, workload), out)
+    write(_noted(made, notes), out)
 
 
 @sglang_app.command("ngram")
@@ -279,7 +279,7 @@ def sglang_ngram(
     given = _options(settings, datastore)
     if source == "prompt_lookup":
         given = {"length": "fixed", **given}
-    inputs = _digests(*filter(None, (datastore, corpus)))
+    inputs = reading.digests(filter(None, (datastore, corpus)))
     if corpus is not None and Export.load(corpus).what != "corpus":
         raise SpecbookError(f"{corpus} is no exported corpus")
     made = sglang.ngram(
@@ -311,7 +311,7 @@ def sglang_corpus(
     if not text and not package:
         raise SpecbookError("nothing to write: give --text or --package")
     documents = [reading.text(path) for path in text or ()]
-    inputs = _digests(*(text or ()))
+    inputs = reading.digests(text or ())
     if package:
         corpora.check_installed(package)
         files = corpora.package_sources(package)
@@ -339,11 +339,14 @@ def llama_cpp_rates(
     """Measured acceptance, to time a chain in llama-server."""
     from .export import llama_cpp
 
-    profile, rates = _rates(counts, workload, length)
+    rates, notes = _rates(counts, workload, length)
     made = llama_cpp.rates(
-        rates, spec_type=spec_type, draft_model=draft_model, inputs=_digests(counts)
+        rates,
+        spec_type=spec_type,
+        draft_model=draft_model,
+        inputs=reading.digests([counts]),
     )
-    write(_noted(made, profile, workload), out)
+    write(_noted(made, notes), out)
 
 
 @llama_cpp_app.command("ngram")
@@ -392,7 +395,7 @@ def tree(
         kind,
         heads=heads,
         speculative_model=speculative_model,
-        inputs=_digests(artifact),
+        inputs=reading.digests([artifact]),
     )
     write(made, out)
 
@@ -427,15 +430,6 @@ def _made(name: str, options: Mapping[str, Any]) -> Any:
     return drafts.make(name, **options)
 
 
-def _digests(*files: Path) -> dict[str, str]:
-    """{name: SHA-256}; files of one name are told apart by their paths."""
-    names = [path.name for path in files]
-    return {
-        path.name if names.count(path.name) == 1 else str(path): reading.sha256(path)
-        for path in files
-    }
-
-
 def _base(path: Path | None, method: str | None, model: str | None) -> dict[str, Any]:
     """The config that is added to."""
     if path is not None:
@@ -450,12 +444,31 @@ def _base(path: Path | None, method: str | None, model: str | None) -> dict[str,
 
 def _rates(
     counts: Path, workload: str | None, length: int | None
-) -> tuple[AcceptanceProfile, list[Any]]:
-    from .export.rates import chain_rates
+) -> tuple[list[Any], tuple[str, ...]]:
+    """A chain's rates, and the notes of what they hold for."""
     from .measure.acceptance import AcceptanceProfile
 
-    profile = AcceptanceProfile.load(counts)
-    return profile, chain_rates(profile.observed(workload), length)
+    return _rates_of(AcceptanceProfile.load(counts), workload, length)
+
+
+def _rates_of(
+    profile: AcceptanceProfile, workload: str | None, length: int | None
+) -> tuple[list[Any], tuple[str, ...]]:
+    from .export.rates import chain_rates, of_a_tree
+
+    observed, about = profile.observed(workload), profile.settings
+    notes = [
+        f"Counted with source {_first_word(about['source'])}, verifier "
+        f"{about['verifier']}, temperature {about['temperature']}, on "
+        f"{workload or ', '.join(profile.workloads())}, of {about['target']}: another "
+        "drafter, temperature or kind of text has other rates."
+    ]
+    if of_a_tree(observed):
+        notes.append(
+            "Counted on trees: the rate of a depth is over all paths that got there, "
+            "through whichever candidates. A chain's own may be others."
+        )
+    return chain_rates(observed, length), tuple(notes)
 
 
 def _choices(
@@ -465,39 +478,37 @@ def _choices(
     length: int | None,
     draft_seconds: float | None,
     prefix: int | None,
-) -> tuple[AcceptanceProfile, list[Any]]:
-    from .export.schedule import choose_lengths
+) -> tuple[list[Any], tuple[str, ...]]:
+    """The choice for each batch size, and the notes of all that it rests on."""
+    from .advice.predicted import check_together
+    from .export.schedule import choose_lengths, first_prefix
+    from .measure.acceptance import AcceptanceProfile
     from .measure.verify_report import VerifyProfile
 
-    profile, rates = _rates(counts, workload, length)
+    profile = AcceptanceProfile.load(counts)
+    rates, notes = _rates_of(profile, workload, length)
     clock = VerifyProfile.load(times)
-    ours, theirs = profile.settings["target"], clock.settings.get("target")
-    if ours != theirs:
-        raise SpecbookError(
-            f"{counts} was counted with {ours}, and {times} was timed with {theirs}"
-        )
+    check_together(profile, clock)
     if draft_seconds is None:
         if not _copied(profile.settings["proposal"]):
             raise SpecbookError(
-                f"{counts} counts {profile.settings['source'].split()[0]}, which takes "
-                "time to draft: give --draft-seconds"
+                f"{counts} counts {_first_word(profile.settings['source'])}, which "
+                "takes time to draft: give --draft-seconds"
             )
         draft_seconds = 0.0
-    return profile, choose_lengths(
-        rates, clock, draft_seconds=draft_seconds, prefix=prefix
+    if prefix is None:
+        prefix = first_prefix(clock)
+    choices = choose_lengths(rates, clock, draft_seconds=draft_seconds, prefix=prefix)
+    timed = (
+        f"Timed behind {prefix} tokens in {clock.settings.get('dtype')} on "
+        f"{clock.where()}; a draft step is taken to last {draft_seconds:g} s."
     )
+    return choices, (*notes, timed)
 
 
-def _noted(export: Export, profile: AcceptanceProfile, workload: str | None) -> Export:
-    """The export with a note of what its rates hold for."""
-    about = profile.settings
-    note = (
-        f"Counted with source {about['source'].split()[0]}, verifier "
-        f"{about['verifier']}, temperature {about['temperature']}, on "
-        f"{workload or ', '.join(profile.workloads())}, of {about['target']}: another "
-        "drafter, temperature or kind of text has other rates."
-    )
-    return replace(export, notes=(*export.notes, note))
+def _noted(export: Export, notes: tuple[str, ...]) -> Export:
+    """The export with notes of what its rates hold for."""
+    return replace(export, notes=(*export.notes, *notes))
 
 
 def _copied(proposal: str) -> bool:
@@ -506,7 +517,7 @@ def _copied(proposal: str) -> bool:
     from .export.chains import check_free
 
     for told in proposal.split(" + "):
-        name = told.split()[0]
+        name = _first_word(told)
         if name not in registry.DRAFTS:
             return False
         try:
@@ -514,3 +525,8 @@ def _copied(proposal: str) -> bool:
         except SpecbookError:
             return False
     return True
+
+
+def _first_word(told: str) -> str:
+    """The name of a source in what it says of itself."""
+    return told.partition(" ")[0]

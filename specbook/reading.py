@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from .errors import ArtifactError
@@ -39,7 +40,8 @@ def json_object(path: Readable, what: str) -> dict[str, Any]:
     """The JSON object in a file; `what` it should be, for the message.
 
     A name that stands twice is refused, which readers of JSON resolve each in their own
-    way, and so is NaN, which is no JSON. Raises `ArtifactError`, naming file and reason.
+    way, and so is NaN, which is no JSON. Raises `ArtifactError`, naming file and
+    reason.
     """
     told = text(path)
     try:
@@ -58,6 +60,20 @@ def sha256(path: Readable) -> str:
         while piece := stream.read(_PIECE):
             found.update(piece)
     return found.hexdigest()
+
+
+def digests(paths: Iterable[Readable]) -> dict[str, str]:
+    """{file name: SHA-256 (hex)}; files of one name are told apart by their paths.
+    Raises as `contents`."""
+    found: dict[Path, str] = {}
+    for path in paths:
+        digest = sha256(path)
+        found[Path(path)] = digest
+    names = [path.name for path in found]
+    return {
+        path.name if names.count(path.name) == 1 else str(path): digest
+        for path, digest in found.items()
+    }
 
 
 @contextlib.contextmanager

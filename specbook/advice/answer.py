@@ -11,11 +11,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, lab
+from .. import __version__, checks, lab, reading
 from ..errors import ArtifactError, SpecbookError
 from ..measure.frontier_data import Configuration
 from ..measure.report import read_as, write_whole
@@ -25,7 +25,11 @@ from .estimate import Estimate
 from .flips import Flip
 
 KIND = "specbook advice"
-FORMAT = 1
+FORMAT = 2
+_AGREES = 1e-9
+"""How near two times a token are, relatively, that may be equal: a file holds float64,
+and an advice may rest on fractions."""
+
 SHOWN_TIES = 4
 
 
@@ -40,10 +44,10 @@ def lines(advice: Advice, flips: Sequence[Flip] = ()) -> list[str]:
         f"{float(best.tokens):.2f} tokens a round; plain decoding {_ms(plain)} ms"
     )
     interval = advice.speedup_interval
-    if interval is not None and best is not plain:
+    if best is not plain:
+        spread = "" if interval is None else f" [{interval[0]:.2f}, {interval[1]:.2f}]"
         told.append(
-            f"{float(advice.speedup):.2f} times as fast as plain decoding "
-            f"[{interval[0]:.2f}, {interval[1]:.2f}]"
+            f"{float(advice.speedup):.2f} times as fast as plain decoding{spread}"
         )
     if advice.wins is None:
         told.append("how sure: not known, since nothing was drawn again")
@@ -119,21 +123,6 @@ def table(advice: Advice) -> lab.Table:
 # ------------------------------------------------------------------------------ a file
 
 
-def hashed(paths: Sequence[str | os.PathLike[str]]) -> dict[str, str]:
-    """{file name: SHA-256, hex} of the inputs. Raises `ArtifactError` for one that
-    cannot be read, and `SpecbookError` for two of one name."""
-    found: dict[str, str] = {}
-    for path in paths:
-        name = Path(path).name
-        if name in found:
-            raise SpecbookError(f"two inputs are called {name}")
-        try:
-            found[name] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        except OSError as error:
-            raise ArtifactError(f"{path} cannot be read: {error}") from error
-    return found
-
-
 def manifest(
     advice: Advice,
     flips: Sequence[Flip] = (),
@@ -141,9 +130,14 @@ def manifest(
     settings: Mapping[str, Any],
     machine: Mapping[str, Any],
     inputs: Mapping[str, str],
+    here: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The advice as plain values. `settings`: what was asked (workload, number format,
-    batch); `inputs`: as `hashed` gives them. Times are in seconds."""
+    batch, draws); `machine`: that the times are of; `here`: the one that asked, where
+    that is known; `inputs`: as `reading.digests` gives them. Times are in seconds.
+    Raises `SpecbookError` for values that JSON cannot hold."""
+    checks.instance(advice, "advice", Advice)
+    refused = {one.estimate.configuration: one.why for one in advice.refused}
     listed = [*advice.ranking, *(one.estimate for one in advice.refused)]
     values = {
         "kind": KIND,
@@ -151,20 +145,30 @@ def manifest(
         "specbook": __version__,
         "settings": dict(settings),
         "machine": dict(machine),
+        "here": None if here is None else dict(here),
         "inputs": dict(inputs),
         "constraints": asdict(advice.constraints),
         "advised": advice.best.name,
+        "configuration": asdict(advice.best.configuration),
         "wins": advice.wins,
         "source_wins": advice.source_wins,
         "ties": [one.name for one in advice.ties],
         "flips": [str(flip) for flip in flips],
-        "estimates": [_values(one) for one in listed],
-        "refused": {
-            one.estimate.name: [f"{r.constraint}: {r.why}" for r in one.why]
-            for one in advice.refused
-        },
+        "estimates": [
+            {
+                **_values(one),
+                "refused": [
+                    f"{r.constraint}: {r.why}"
+                    for r in refused.get(one.configuration, ())
+                ],
+            }
+            for one in listed
+        ],
     }
-    plain: dict[str, Any] = json.loads(json.dumps(values, default=float))
+    try:
+        plain = json.loads(json.dumps(values, default=float, allow_nan=False))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SpecbookError(f"a manifest holds plain values: {error}") from None
     return {**plain, "sha256": _digest(plain)}
 
 
@@ -195,28 +199,38 @@ def save(values: Mapping[str, Any], path: str | os.PathLike[str]) -> Path:
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Reads what `save` wrote. Raises `ArtifactError` for another file, for one that
     was changed, and where the estimates lead to another answer than the one told."""
-    try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path} is no {KIND}: {error}") from error
-    if not isinstance(values, dict) or values.get("kind") != KIND:
+    values = reading.json_object(path, f"a {KIND}")
+    if values.get("kind") != KIND:
         raise ArtifactError(f"{path} is no {KIND}")
     if values.get("format") != FORMAT:
         raise ArtifactError(f"{path}: format {values.get('format')!r}, not {FORMAT}")
-    told = values.get("sha256")
-    if told != _digest({n: v for n, v in values.items() if n != "sha256"}):
-        raise ArtifactError(f"{path} was changed: its SHA-256 is another")
     try:
+        if values.get("sha256") != _digest(
+            {name: value for name, value in values.items() if name != "sha256"}
+        ):
+            raise ArtifactError(f"{path} was changed: its SHA-256 is another")
+        for name in ("settings", "machine", "inputs"):
+            checks.instance(values.get(name), name, dict)
+        asked = read_as(Constraints, values["constraints"], "constraints")
         again = advise(
-            [_estimate(one) for one in values["estimates"]],
-            Constraints(**values["constraints"]),
+            [_estimate(one) for one in values["estimates"]], replace(asked, speedup=0)
         )
-    except (KeyError, TypeError, ValueError) as error:
+        chosen = read_as(Configuration, values["configuration"], "configuration")
+        told = next((e for e in again.ranking if e.configuration == chosen), None)
+        near = 1 + _AGREES
+        if told is None or told.per_token > again.best.per_token * near:
+            raise ArtifactError(
+                f"{path} advises {chosen.name}, its estimates {again.best.name}"
+            )
+        if again.speedup * near < asked.speedup or told.name != values.get("advised"):
+            raise ArtifactError(
+                f"{path} says {values.get('advised')} and {asked.speedup} times as "
+                f"fast, its estimates {told.name} and {float(again.speedup)}"
+            )
+    except ArtifactError:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ArtifactError(f"{path} is damaged: {error}") from error
-    if again.best.name != values.get("advised"):
-        raise ArtifactError(
-            f"{path} advises {values.get('advised')}, its estimates {again.best.name}"
-        )
     return values
 
 
@@ -230,7 +244,10 @@ def check_inputs(
     values: Mapping[str, Any], paths: Sequence[str | os.PathLike[str]]
 ) -> None:
     """Raises `ArtifactError`, naming it, for an input that is another now."""
-    for name, digest in hashed(paths).items():
-        known = values["inputs"].get(name)
-        if known != digest:
+    known = checks.instance(values, "values", Mapping).get("inputs")
+    if not isinstance(known, Mapping):
+        raise ArtifactError(f"not the manifest of an advice: {values!r:.80}")
+    for path in checks.entries(paths, "paths", "files"):
+        name = str(path) if str(path) in known else Path(path).name
+        if known.get(name) != reading.sha256(path):
             raise ArtifactError(f"the advice does not rest on this {name}")

@@ -86,11 +86,12 @@ def advise(
     """The fastest of `estimates` that `constraints` let run; of equals the one that
     needs less memory, then plain decoding, then the first.
 
-    Raises `SpecbookError` for estimates without plain decoding or with one
+    Raises `SpecbookError` unless plain decoding is estimated once, for one
     configuration twice, and where nothing reaches the speed that is asked for: the
     message then says which constraint keeps out what.
     """
     allowed = Constraints() if constraints is None else constraints
+    checks.function(needs, "needs")
     listed = checks.entries(estimates, "estimates", "Estimates")
     seen: set[Any] = set()
     ranking: list[Estimate] = []
@@ -107,11 +108,14 @@ def advise(
     ranking.sort(
         key=lambda e: (e.per_token, e.extra_bytes, e.configuration.family != "plain")
     )
-    if not any(one.configuration.family == "plain" for one in ranking):
+    plains = sum(one.configuration.family == "plain" for one in ranking)
+    if not plains:
         raise SpecbookError(
             "plain decoding is not among the estimates: without it nothing says "
             "whether any speculation pays"
         )
+    if plains > 1:
+        raise SpecbookError(f"plain decoding is estimated {plains} times")
     made = Advice(allowed, tuple(ranking), tuple(refused), *_sureness(ranking))
     if made.speedup < allowed.speedup:
         raise SpecbookError(_nothing(made))

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import checks, drafts, prompts
+from .. import checks, drafts, paths, prompts, reading
 from ..errors import SpecbookError
 from ..measure import frontier_report, recording
 from ..measure.acceptance import AcceptanceProfile
 from ..measure.calibrated import calibrated
-from ..measure.frontier_data import FrontierFile
 from ..measure.held import held_bytes
-from ..measure.setup import Progress, check_same_machine, machine
+from ..measure.setup import SAME, Progress, check_same_machine, machine, teller
 from ..measure.verify_report import VerifyProfile
 from ..topologies import chain
 from . import answer, measured, predicted
@@ -36,19 +35,25 @@ from .needs import family_of, needs_datastore
 LEVELS = 3
 """Of the chain that is drafted to time a level."""
 
+SEED = 0
+"""Of the worlds that are drawn."""
+
 
 @dataclass(frozen=True)
 class Answer:
-    """An advice, what would change it, and the manifest that keeps both."""
+    """An advice, what would change it, and the manifest that keeps both. `notes`: what
+    to know of the evidence, such as that it is of another machine."""
 
     advice: Advice
     flips: tuple[Flip, ...]
     estimates: tuple[Estimate, ...]
     manifest: dict[str, Any]
+    notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """For people."""
-        return answer.lines(self.advice, self.flips)
+        notes = [f"note: {note}" for note in self.notes]
+        return [*answer.lines(self.advice, self.flips), *notes]
 
 
 def from_frontier(
@@ -72,19 +77,26 @@ def from_frontier(
     temperature = constraints.temperature
     _known(temperature, frontier_report.temperatures(file), "frontier")
     chosen = frontier_report.faster_dtype(file, temperature) if dtype is None else dtype
-    found = measured.from_frontier(file, workload, chosen, temperature, batch=batch)
+    found = measured.from_frontier(
+        file,
+        workload,
+        chosen,
+        temperature,
+        batch=batch,
+        worlds=measured.WORLDS,
+        seed=SEED,
+    )
     settings = {
         "evidence": "frontier",
         "target": file.settings.get("target"),
         "workload": workload,
         "dtype": chosen,
         "batch": batch,
+        "worlds": measured.WORLDS,
+        "seed": SEED,
     }
-    return _answer(found, constraints, settings, now, _paths(file))
-
-
-def _paths(file: FrontierFile) -> list[Path]:
-    return [] if file.path is None else [file.path]
+    inputs = [] if file.path is None else [file.path]
+    return _answer(found, constraints, settings, file.machine, now, inputs)
 
 
 def from_profiles(
@@ -102,14 +114,18 @@ def from_profiles(
     """The advice of a profile of row times and of counted acceptance.
 
     `counts`: files of `measure acceptance`, one a source. Sources that copy are run on
-    the shipped recordings of the development half. `target`: a folder or hub id, and
-    `draft` that of a draft model; both are loaded to time the drafts. Raises
+    the shipped recordings of the development half, where those are of the profile's
+    target; otherwise they are left out, and a note says so. `target`: a folder or hub
+    id, and `draft` that of a draft model; both are loaded to time the drafts. Raises
     `SpecbookError` for profiles that do not belong together or to this machine, for
-    counts at another temperature, and for counts of another artifact than the one that
-    would draft.
+    counts at another temperature, of another tokenizer or of other workloads than the
+    rest of the evidence, for counts of another artifact than the one that would draft,
+    and for a target or a draft that nothing counted would use.
     """
-    profile = VerifyProfile.load(Path(times))
-    counted = [(path, AcceptanceProfile.load(Path(path))) for path in counts]
+    checks.instance(constraints, "constraints", Constraints)
+    profile = VerifyProfile.load(times)  # type: ignore[arg-type]
+    listed = checks.entries(counts, "counts", "files")
+    counted = [(path, AcceptanceProfile.load(path)) for path in listed]
     now = machine()
     _same_machine(profile.machine, now, times, any_machine)
     if workload is not None:
@@ -118,10 +134,20 @@ def from_profiles(
         predicted.check_together(one, profile)
         known = float(one.settings["temperature"])
         _known(constraints.temperature, [known], str(path))
-    say = progress if progress is not None else (lambda line: None)
-    rows = predicted.Rows(profile, batch=batch)
+    _used(target, draft, [one for _, one in counted])
+    say = teller(progress)
+    rows = predicted.Rows(profile, batch=batch, seed=SEED)
     found = [predicted.plain(rows)]
-    found += copied(rows, constraints.temperature, workload, say)
+    inputs = [Path(times), *(Path(path) for path, _ in counted)]
+    notes = _left_out(constraints.temperature, profile)
+    if not notes:
+        found += copied(rows, constraints.temperature, workload, say)
+        name = recording.file_name(constraints.temperature)
+        inputs.append(paths.data_path("recordings") / name)
+        for path, one in counted:
+            _same_texts(path, one, workload)
+    elif not counted:
+        raise SpecbookError(f"{notes[0]}, and there are no counts: give --counts")
     if counted:
         from ..models.loading import load_target
 
@@ -133,6 +159,10 @@ def from_profiles(
                 f"{checkpoint}"
             )
         for path, one in counted:
+            if one.settings["tokenizer"] != ours.identity()["tokenizer"]:
+                raise SpecbookError(
+                    f"{path} was counted with another tokenizer than this target's"
+                )
             found += _counted(ours, path, one, rows, draft, workload, say)
     settings = {
         "evidence": "profiles",
@@ -140,9 +170,47 @@ def from_profiles(
         "workload": workload,
         "dtype": profile.settings["dtype"],
         "batch": batch,
+        "prefix": rows.prefix,
+        "shape": rows.shape,
+        "proposals": [one.settings["proposal"] for _, one in counted],
+        "worlds": rows.worlds,
+        "seed": rows.seed,
     }
-    inputs = [Path(times), *(Path(path) for path, _ in counted)]
-    return _answer(found, constraints, settings, now, inputs)
+    return _answer(found, constraints, settings, profile.machine, now, inputs, notes)
+
+
+def _used(target: Any, draft: Any, counted: Sequence[AcceptanceProfile]) -> None:
+    """Raises for a model that would not be loaded: it says nothing of this answer."""
+    if target is not None and not counted:
+        raise SpecbookError("a target belongs to counts: without them none is loaded")
+    families = {family_of(predicted.drawing_of(one)[0]) for one in counted}
+    if draft is not None and "model" not in families:
+        raise SpecbookError("a draft belongs to counts of a draft model")
+
+
+def _left_out(temperature: float, profile: VerifyProfile) -> list[str]:
+    """Why the recorded answers say nothing of this target at this temperature: [] if
+    they do."""
+    name = recording.file_name(temperature)
+    files = recording.manifest()["files"]
+    if name not in files:
+        return [
+            "sources that copy are left out: nothing is recorded at temperature "
+            f"{temperature:g}"
+        ]
+    if files[name]["target"].get("checkpoint") != profile.settings.get("target"):
+        return ["sources that copy are left out: the recordings are of another target"]
+    return []
+
+
+def _same_texts(path: Any, one: AcceptanceProfile, workload: str | None) -> None:
+    """All workloads together are one mixture: what was counted on some of them is not
+    compared with what was recorded on all."""
+    if workload is None and set(one.workloads()) != set(prompts.WORKLOADS):
+        raise SpecbookError(
+            f"{path} was counted on {one.workloads()} alone, and copies are judged on "
+            "all workloads: name one workload, or count all"
+        )
 
 
 def copied(
@@ -153,7 +221,7 @@ def copied(
 ) -> list[Estimate]:
     """Every source of the registry that copies and needs no datastore, on the shipped
     recordings of the development half. Raises `ArtifactError` for a temperature that
-    was not recorded."""
+    was not recorded, and `SpecbookError` for times of another target."""
     recorded = recording.load(temperature, workload=workload, half="development")
     found = []
     for name in drafts.names():
@@ -189,7 +257,11 @@ def _counted(
     text = prompts.load(workload, "development")[0]
     ids = ours.encode_chat(text.messages) if text.is_chat else ours.encode(text.text)
     levels = predicted.draft_levels(
-        ours, source, ids, temperature=float(one.settings["temperature"])
+        ours,
+        source,
+        ids,
+        temperature=float(one.settings["temperature"]),
+        verifier=one.settings["verifier"],
     )
     return predicted.planned(
         one,
@@ -218,12 +290,23 @@ def _answer(
     found: Sequence[Estimate],
     constraints: Constraints,
     settings: Mapping[str, Any],
-    about: Mapping[str, Any],
+    there: Mapping[str, Any],
+    here: Mapping[str, Any],
     inputs: Sequence[Path],
+    notes: Sequence[str] = (),
 ) -> Answer:
+    told = list(notes)
+    if any(there.get(name) != here.get(name) for name in SAME):
+        line = there.get("line", "a machine that is not told")
+        told.append(f"times are of another machine than this one: {line}")
     made = advise(found, constraints)
     flips = nearest_flips(found, made)
-    told = answer.manifest(
-        made, flips, settings=settings, machine=about, inputs=answer.hashed(inputs)
+    kept = answer.manifest(
+        made,
+        flips,
+        settings={**settings, "notes": told},
+        machine=there,
+        here=here,
+        inputs=reading.digests(inputs),
     )
-    return Answer(made, tuple(flips), tuple(found), told)
+    return Answer(made, tuple(flips), tuple(found), kept, tuple(told))

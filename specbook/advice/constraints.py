@@ -13,7 +13,7 @@ from typing import Any
 from .. import checks
 from ..contract import contract_of, negotiate
 from ..errors import ContractError, SpecbookError
-from .estimate import Estimate
+from .estimate import Estimate, megabytes
 from .needs import Needs, needs_of
 
 
@@ -39,9 +39,10 @@ class Constraints:
         for name in ("exact", "datastore", "fixed_rows"):
             checks.boolean(getattr(self, name), name)
         if self.extra_bytes is not None:
-            checks.integer(self.extra_bytes, "extra_bytes", least=0)
+            limit = checks.integer(self.extra_bytes, "extra_bytes", least=0)
+            object.__setattr__(self, "extra_bytes", limit)
         checks.float64(self.temperature, "temperature", least=0)
-        checks.real(self.speedup, "speedup", least=0)
+        checks.float64(self.speedup, "speedup", least=0)
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,9 @@ def refusals(
     if not isinstance(constraints, Constraints):
         raise SpecbookError(f"not Constraints: {constraints!r}")
     one = estimate.configuration
+    if one.family == "plain":
+        # It drafts nothing and holds nothing: no constraint is about it.
+        return []
     return list(_refusals(estimate, needs(one), constraints))
 
 
@@ -81,15 +85,14 @@ def _refusals(
             yield Refusal("contract", str(error))
     if allowed.exact and not rule.exact:
         yield Refusal("exact", f"the rule {rule.name} does not keep the target's law")
-    # Plain decoding has no candidate to judge: its rule's name says nothing.
-    if rule.greedy_only and allowed.temperature > 0 and asks.contract is not None:
+    if rule.greedy_only and allowed.temperature > 0:
         yield Refusal("temperature", f"the rule {rule.name} belongs to temperature 0")
     limit = allowed.extra_bytes
     if limit is not None and estimate.extra_bytes > limit:
         yield Refusal(
             "extra_bytes",
-            f"{estimate.extra_bytes / 1e6:.1f} MB beside the target, "
-            f"{limit / 1e6:.1f} MB are allowed",
+            f"{megabytes(estimate.extra_bytes)} beside the target, "
+            f"{megabytes(limit)} are allowed",
         )
     if asks.datastore and not allowed.datastore:
         yield Refusal("datastore", f"{one.source} looks up in a datastore")

@@ -21,6 +21,11 @@ HOW = ("measured", "predicted", "assumed")
 """Decoded and timed; worked out from counts and times; made up for an example."""
 
 
+def megabytes(size: int) -> str:
+    """Bytes in MB, to the byte: a limit that is typed as it is told does as told."""
+    return f"{size / 1e6:.6f}".rstrip("0").rstrip(".") + " MB"
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What a configuration costs and brings.
@@ -50,12 +55,19 @@ class Estimate:
             raise SpecbookError(
                 f"{self.configuration.name} is another library: it cannot be advised"
             )
-        checks.real(self.tokens, "tokens", least=1)
+        # A number that float64 cannot hold has no place in a table or in a file.
+        checks.float64(self.tokens, "tokens", least=1)
         for name in ("draft", "verify", "rest"):
-            checks.real(getattr(self, name), name, least=0)
+            checks.float64(getattr(self, name), name, least=0)
+        checks.float64(self.cost, "the time of a round")
         if not self.cost > 0:
             raise SpecbookError(f"{self.name}: a round takes time, got {self.cost}")
-        checks.integer(self.extra_bytes, "extra_bytes", least=0)
+        held = checks.integer(self.extra_bytes, "extra_bytes", least=0)
+        object.__setattr__(self, "extra_bytes", held)
+        if self.configuration.family == "plain" and held:
+            raise SpecbookError(
+                f"plain decoding holds nothing beside the target, got {held} bytes"
+            )
         checks.one_of(self.how, "how", HOW)
         checks.text(self.basis, "basis")
         if self.worlds is not None:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .. import checks
 from ..errors import SpecbookError
 from .choosing import Advice, advise
 from .constraints import Constraints
-from .estimate import Estimate
+from .estimate import Estimate, megabytes
 from .needs import Needs, needs_of
 
 PARTS = ("tokens", "draft", "verify")
@@ -45,14 +46,14 @@ class Flip:
         if self.of is None:
             value = self.value
             if self.part == "extra_bytes":
-                value = f"{value / 1e6:.1f} MB"
+                value = megabytes(value)
             return f"with {self.part.replace('_', ' ')} {value}: {self.to.name}"
         what = {
             "tokens": "committed tokens a round",
             "draft": "drafting time",
             "verify": "verification time",
         }[self.part]
-        return f"{what} of {self.of.name} times {float(self.value):.2f}: {self.to.name}"
+        return f"{what} of {self.of.name} times {float(self.value):.3g}: {self.to.name}"
 
 
 def constraint_flips(
@@ -62,7 +63,9 @@ def constraint_flips(
     needs: Callable[[Any], Needs] = needs_of,
 ) -> list[Flip]:
     """Every single constraint whose change gives another answer: each yes or no turned
-    round, and of the memory the nearest limits below and above the one that is set."""
+    round, and of the memory the largest smaller limit and the smallest larger one."""
+    checks.instance(constraints, "constraints", Constraints)
+    estimates = checks.entries(estimates, "estimates", "Estimates")
     constraints = replace(constraints, speedup=0)
     now = advise(estimates, constraints, needs=needs).best
 
@@ -77,11 +80,12 @@ def constraint_flips(
         if other.configuration != now.configuration:
             found.append(Flip(name, value, other))
     limit = constraints.extra_bytes
-    sizes = sorted({one.extra_bytes for one in estimates})
-    above = [] if limit is None else [size for size in sizes if size > limit]
-    below = [size for size in reversed(sizes) if size < now.extra_bytes]
-    for side in (below, above):
-        for size in side:
+    if now.extra_bytes:
+        # The answer stays as long as its own memory is allowed.
+        below = now.extra_bytes - 1
+        found.append(Flip("extra_bytes", below, answer(extra_bytes=below)))
+    if limit is not None:
+        for size in sorted({e.extra_bytes for e in estimates if e.extra_bytes > limit}):
             other = answer(extra_bytes=size)
             if other.configuration != now.configuration:
                 found.append(Flip("extra_bytes", size, other))
@@ -92,7 +96,8 @@ def constraint_flips(
 def parameter_flips(advice: Advice) -> list[Flip]:
     """For the advised configuration and for each rival that may run, the factor on each
     of `PARTS` at which the two are level, the nearest first. A part that no factor can
-    bring level is left out, and so is a round of fewer than one token."""
+    bring level is left out, and so are a round of fewer than one token and other tokens
+    of plain decoding, whose rounds commit one."""
     if not isinstance(advice, Advice):
         raise SpecbookError(f"not an Advice: {advice!r}")
     found: list[Flip] = []
@@ -109,7 +114,7 @@ def parameter_flips(advice: Advice) -> list[Flip]:
 def _level(one: Estimate, per_token: Any, to: Estimate) -> Iterator[Flip]:
     """The factors on the parts of `one` that bring it to `per_token`."""
     factor = one.per_token / per_token
-    if one.tokens * factor >= 1:
+    if one.tokens * factor >= 1 and one.configuration.family != "plain":
         yield Flip("tokens", factor, to, one)
     for part in ("draft", "verify"):
         spent = getattr(one, part)
@@ -126,6 +131,8 @@ def nearest_flips(
 ) -> list[Flip]:
     """What to tell: the constraints, then the nearest parameter of all, then the
     nearest that leads to another source."""
+    if not isinstance(advice, Advice):
+        raise SpecbookError(f"not an Advice: {advice!r}")
     found = constraint_flips(estimates, advice.constraints, needs=needs)
     factors = parameter_flips(advice)
     source = advice.best.configuration.source

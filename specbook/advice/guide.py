@@ -19,8 +19,8 @@ from .. import checks, drafts, lab
 from ..contract import admitted, contract_of
 from ..errors import SpecbookError
 from ..proposal import ProbabilitySemantics
-from .constraints import Constraints
-from .estimate import Estimate
+from .constraints import Constraints, refusals
+from .estimate import Estimate, megabytes
 from .needs import needs_of
 
 CHEAP = 0.05
@@ -51,21 +51,42 @@ class Situation:
 
     def __post_init__(self) -> None:
         listed = checks.entries(self.estimates, "estimates", "Estimates")
+        for place, one in enumerate(listed):
+            checks.instance(one, f"estimates[{place}]", Estimate)
         if sum(one.configuration.family == "plain" for one in listed) != 1:
             raise SpecbookError("plain decoding must be among the estimates, once")
-        for n, seconds in self.times.items():
+        checks.instance(self.constraints, "constraints", Constraints)
+        for n, seconds in checks.instance(self.times, "times", Mapping).items():
             checks.integer(n, "rows of times", least=1)
-            checks.real(seconds, f"times[{n}]", least=0)
+            if not checks.float64(seconds, f"times[{n}]") > 0:
+                raise SpecbookError(f"times[{n}] must be above 0, got {seconds}")
 
     @property
     def plain(self) -> Estimate:
         """Plain decoding."""
         return next(e for e in self.estimates if e.configuration.family == "plain")
 
-    def best(self, chosen: Callable[[Estimate], bool]) -> Estimate | None:
-        """The fastest of those that are chosen, None where there is none."""
-        found = [e for e in self.estimates if chosen(e)]
-        return min(found, key=lambda e: e.per_token, default=None)
+    def best(
+        self,
+        chosen: Callable[[Estimate], bool],
+        by: Callable[[Estimate], Any] = lambda e: e.per_token,
+    ) -> Estimate | None:
+        """The one with the least `by`, by default the fastest, of those that are chosen
+        and that a rule may judge which is asked for; None where there is none. Memory
+        and the datastore have conditions of their own, and keep nothing out here."""
+        found = [e for e in self.estimates if chosen(e) and self._judged(e)]
+        return min(found, key=by, default=None)
+
+    def measured(self, chosen: Callable[[Estimate], bool]) -> Estimate | None:
+        """The fastest of those that are chosen, whatever its rule: for what a source is
+        and holds. None where there is none."""
+        return min(
+            filter(chosen, self.estimates), key=lambda e: e.per_token, default=None
+        )
+
+    def _judged(self, one: Estimate) -> bool:
+        why = {refusal.constraint for refusal in refusals(one, self.constraints)}
+        return not why & {"contract", "exact", "temperature"}
 
 
 @dataclass(frozen=True)
@@ -80,6 +101,7 @@ class Condition:
 
 def answers(here: Situation) -> list[tuple[Condition, bool | None, str]]:
     """Every condition with its answer, in the article's order."""
+    checks.instance(here, "here", Situation)
     return [(one, *one.ask(here)) for one in CONDITIONS]
 
 
@@ -95,6 +117,7 @@ def table(here: Situation) -> lab.Table:
 # ------------------------------------------------------------------ what is looked at
 
 UNSEEN: Answer = (None, "none was measured")
+_WEIGHTLESS = ("plain", "copying")
 
 
 def _copies(one: Estimate) -> bool:
@@ -141,7 +164,7 @@ def _free_draft_pays(
     """Whether the tokens would be worth the verification, were drafting free."""
 
     def ask(here: Situation) -> Answer:
-        one = here.best(chosen)
+        one = here.best(chosen, lambda e: (e.cost - e.draft) / e.tokens)
         if one is None:
             return UNSEEN
         needed = (one.cost - one.draft) / here.plain.per_token
@@ -155,14 +178,15 @@ def _free_draft_pays(
 
 def _no_memory(here: Situation) -> Answer:
     limit = here.constraints.extra_bytes
-    held = [e.extra_bytes for e in here.estimates if e.configuration.family != "plain"]
-    least = min((size for size in held if size), default=None)
+    # What copies may keep an index, but no weights.
+    held = [e for e in here.estimates if e.configuration.family not in _WEIGHTLESS]
+    least = min((e.extra_bytes for e in held if e.extra_bytes), default=None)
     if limit is None:
         return False, "no limit is set"
     if least is None:
         return None, "no source with weights was measured"
     return bool(limit < least), (
-        f"{limit / 1e6:.0f} MB allowed, the least with weights needs {least / 1e6:.0f}"
+        f"{megabytes(limit)} allowed, the least with weights needs {megabytes(least)}"
     )
 
 
@@ -185,18 +209,18 @@ def _datastore(here: Situation) -> Answer:
 
 
 def _fits(here: Situation) -> Answer:
-    one = here.best(_family("model"))
+    one = here.measured(_family("model"))
     if one is None:
         return UNSEEN
     limit = here.constraints.extra_bytes
-    told = f"{one.extra_bytes / 1e6:.0f} MB"
+    told = megabytes(one.extra_bytes)
     if limit is None:
         return True, f"{told}, no limit is set"
-    return one.extra_bytes <= limit, f"{told}, {limit / 1e6:.0f} MB are allowed"
+    return one.extra_bytes <= limit, f"{told}, {megabytes(limit)} are allowed"
 
 
 def _native_q(here: Situation) -> Answer:
-    one = here.best(_family("model"))
+    one = here.measured(_family("model"))
     if one is None:
         return UNSEEN
     if here.constraints.temperature == 0:
@@ -211,14 +235,14 @@ def _native_q(here: Situation) -> Answer:
 
 def _memory_binds(here: Situation) -> Answer:
     limit = here.constraints.extra_bytes
-    one = here.best(_family("model"))
+    one = here.measured(_family("model"))
     if one is None:
         return UNSEEN
     if limit is None:
         return False, "no limit is set"
     return bool(one.extra_bytes > limit), (
-        f"a second model takes {one.extra_bytes / 1e6:.0f} MB, "
-        f"{limit / 1e6:.0f} are allowed"
+        f"a second model takes {megabytes(one.extra_bytes)}, "
+        f"{megabytes(limit)} are allowed"
     )
 
 

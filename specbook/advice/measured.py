@@ -8,7 +8,7 @@ for all of them: what is hard for one is then hard for all (section 0x0D).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from ..errors import SpecbookError
 from ..ledger import RoundLedger
 from ..measure.frontier_data import PLAIN, Configuration, Decoded, FrontierFile
 from ..measure.frontier_report import dtypes, temperatures, workloads
-from .estimate import Estimate
+from .estimate import HOW, Estimate
 
 WORLDS = 2000
 
@@ -75,15 +75,22 @@ def estimates_of(
     *,
     extra_bytes: Mapping[Configuration, int] | None = None,
     basis: str = "",
+    how: str = "measured",
     worlds: int = WORLDS,
     seed: int = 0,
 ) -> list[Estimate]:
     """An estimate of every configuration of `runs`, with worlds where there are two
     prompts or more. `extra_bytes`: memory of each beside the target, 0 where it is not
-    told. Raises `SpecbookError` for no runs, and where the prompts are not the same."""
+    told; `how`: of `estimate.HOW`. Raises `SpecbookError` for no runs, and where the
+    prompts are not the same."""
     if not isinstance(runs, Mapping) or not runs:
         raise SpecbookError(f"runs must map configurations to runs, got {runs!r}")
     checks.integer(worlds, "worlds", least=1)
+    held = checks.instance(
+        {} if extra_bytes is None else extra_bytes, "extra_bytes", Mapping
+    )
+    for one in (*runs, *held):
+        checks.instance(one, "a configuration", Configuration)
     tables = {one: _by_prompt(one, listed) for one, listed in runs.items()}
     names = list(next(iter(tables.values())))
     rng = np.random.default_rng(checks.integer(seed, "seed", least=0))
@@ -111,8 +118,8 @@ def estimates_of(
                 draft,
                 verify,
                 max(0.0, seconds / rounds - draft - verify),
-                (extra_bytes or {}).get(one, 0),
-                "measured",
+                held.get(one, 0),
+                checks.one_of(how, "how", HOW),
                 basis or f"{len(names)} prompts",
                 again[0] / again[1] if len(names) > 1 else None,
             )
@@ -148,12 +155,13 @@ def from_frontier(
     seed: int = 0,
 ) -> list[Estimate]:
     """The estimates of a frontier that was measured: every configuration of ours that
-    was decoded. `workload` None is all together; `prompts`: only these.
+    was decoded. `workload` None is all together; `prompts`: only these, by name.
 
     `batch`: so many requests share a forward. Then the verifications are priced again
     by the measured times of that batch, each request's share of them; drafting stays as
-    it was, one request after another, and the rest too. Raises `SpecbookError` for
-    what was not measured: a temperature, a number format, a workload, a batch.
+    it was, one request after another, and the rest too: nobody decoded so, and the
+    estimates are told as predicted. Raises `SpecbookError` for what was not measured: a
+    temperature, a number format, a workload, a batch, a prompt.
     """
     if not isinstance(file, FrontierFile):
         raise SpecbookError(f"not a FrontierFile: {file!r}")
@@ -167,6 +175,7 @@ def from_frontier(
                 f"the frontier has no {name} {value!r}; it was measured at {there}"
             )
     checks.integer(batch, "batch", least=1)
+    only = None if prompts is None else _named(file, prompts)
     shared = None if batch == 1 else _shared(file, dtype, batch)
     chosen: dict[Configuration, list[Run]] = {}
     memory: dict[Configuration, int] = {}
@@ -177,12 +186,13 @@ def from_frontier(
             continue
         if workload not in (None, row.workload):
             continue
-        if prompts is not None and row.prompt not in prompts:
+        if only is not None and row.prompt not in only:
             continue
         one = row.configuration
         chosen.setdefault(one, []).append(_run(row, shared))
-        held = row.trace.weight_bytes + row.trace.state_bytes
-        memory[one] = max(memory.get(one, 0), held)
+        if one.family != "plain":  # which has nothing that drafts
+            held = row.trace.weight_bytes + row.trace.state_bytes
+            memory[one] = max(memory.get(one, 0), held)
     if not chosen:
         raise SpecbookError("no prompt of the frontier is among those that were named")
     told = workload or "all workloads"
@@ -190,10 +200,23 @@ def from_frontier(
     return estimates_of(
         chosen,
         extra_bytes=memory,
-        basis=f"{count} decoded prompts, {told}",
+        basis=f"{count} decoded prompts, {told}"
+        + (f", priced for {batch} requests" if shared else ""),
+        how="predicted" if shared else "measured",
         worlds=worlds,
         seed=seed,
     )
+
+
+def _named(file: FrontierFile, prompts: Collection[str]) -> set[str]:
+    known = {row.prompt for row in file.of("decoded")}
+    names = checks.entries(
+        list(prompts) if isinstance(prompts, Set) else prompts, "prompts", "names"
+    )
+    for place, name in enumerate(names):
+        if checks.text(name, f"prompts[{place}]") not in known:
+            raise SpecbookError(f"the frontier has no prompt {name!r}")
+    return set(names)
 
 
 def _shared(file: FrontierFile, dtype: str, batch: int) -> dict[int, float]:

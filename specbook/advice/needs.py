@@ -40,7 +40,14 @@ def needs_of(one: Configuration) -> Needs:
         return Needs(None, False, True)
     kind: Any = drafts.get(one.source)
     stored = needs_datastore(one.source)
-    return Needs(_contract(kind, one), stored, one.topology != OWN)
+    return Needs(_contract(kind, one), stored, _fixed(one))
+
+
+def _fixed(one: Configuration) -> bool:
+    """Whether each round that drafts has the same rows: a planned shape has, unless
+    siblings that are drawn independently of each other may be one token."""
+    siblings = len(set(one.parents)) < len(one.parents)
+    return one.topology != OWN and not (siblings and one.children == "iid")
 
 
 def needs_datastore(name: str) -> bool:

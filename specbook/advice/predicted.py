@@ -39,9 +39,10 @@ class Rows:
     """What a verification of n rows costs one request, now and in every world.
 
     `profile`, `batch`: a profile of `measure verify-time` and the requests that share a
-    forward, of which each pays its share. Between measured sizes the next larger one is
-    taken: kernels pad. Raises `SpecbookError` beyond the largest, and for a batch that
-    was not measured. Section 0x0AD.
+    forward, of which each pays its share. `prefix`, `shape`: the tokens before the rows
+    and their arrangement; by default those that were measured first, and the attributes
+    say which. Between measured sizes the next larger one is taken: kernels pad. Raises
+    `SpecbookError` beyond the largest, and for what was not measured. Section 0x0AD.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class Rows:
         profile: VerifyProfile,
         *,
         batch: int = 1,
+        prefix: int | None = None,
+        shape: str | None = None,
         worlds: int = WORLDS,
         seed: int = 0,
     ) -> None:
@@ -57,7 +60,15 @@ class Rows:
         checks.integer(batch, "batch", least=1)
         checks.integer(worlds, "worlds", least=1)
         checks.integer(seed, "seed", least=0)
-        times = profile.times("runtime" if batch == 1 else "batch", batch)
+        forward = "runtime" if batch == 1 else "batch"
+        times = profile.times(forward, batch, prefix, shape)
+        self.prefix, self.shape = next(
+            group[2:]
+            for group in profile.groups()
+            if group[:2] == (forward, batch)
+            and prefix in (None, group[2])
+            and shape in (None, group[3])
+        )
         order = np.argsort(times.nodes)
         self.profile, self.worlds, self.seed = profile, worlds, seed
         self.sizes = [times.nodes[i] for i in order]
@@ -101,7 +112,7 @@ def plain(rows: Rows) -> Estimate:
         0.0,
         rows.now(1),
         how="predicted",
-        basis="the time of one row",
+        basis=f"the time of one row behind {rows.prefix} tokens",
         worlds=rows.in_worlds(1),
     )
 
@@ -118,11 +129,22 @@ def replayed(
     """A source that copies, run on recorded answers; no model is asked.
 
     `source`: it, ready made, and `name` in the registry. `most`: candidates of a round;
-    by default as many as were measured in `rows`. Raises what `replay` raises, as for a
-    source that reads q.
+    by default as many as were measured in `rows`. The configuration names it, since
+    without that limit its rounds would be others. Raises `SpecbookError` for answers of
+    another target than the times, and what `replay` raises, as for a source that reads
+    q.
     """
+    checks.instance(rows, "rows", Rows)
     if not isinstance(recorded, Recording) or not recorded.outputs:
         raise SpecbookError("a Recording with outputs is needed")
+    if not of_target(recorded, rows.profile):
+        raise SpecbookError(
+            f"the answers are of {recorded.about['target'].get('checkpoint')}, the "
+            f"times of {rows.profile.settings.get('target')}: they do not belong "
+            "together"
+        )
+    if rows.sizes[-1] < 2:
+        raise SpecbookError("only one row was timed: there is no price of a candidate")
     limit = rows.sizes[-1] - 1 if most is None else most
     checks.integer(limit, "most", least=1, most=rows.sizes[-1] - 1)
     made = [
@@ -145,7 +167,7 @@ def replayed(
         count * rows.now(n)
         for n, count in zip(rows.sizes, counts.sum(axis=0), strict=True)
     )
-    one = Configuration(name, family_of(name), _rule(recorded.temperature))
+    one = Configuration(name, family_of(name), _rule(recorded.temperature), most=limit)
     return Estimate(
         one,
         float(tokens.sum() / total),
@@ -153,9 +175,24 @@ def replayed(
         float(verify / total),
         extra_bytes=extra_bytes,
         how="predicted",
-        basis=f"{len(made)} recorded answers",
+        basis=f"{len(made)} recorded answers{_format(recorded, rows.profile)}",
         worlds=spent / tokens[drawn].sum(axis=1) if len(made) > 1 else None,
     )
+
+
+def of_target(recorded: Recording, profile: VerifyProfile) -> bool:
+    """Whether answers and times are of one target. Answers that say of none, because
+    somebody made them by hand, are taken for this one's."""
+    checks.instance(recorded, "recorded", Recording)
+    checks.instance(profile, "profile", VerifyProfile)
+    about = recorded.about.get("target")
+    return about is None or about.get("checkpoint") == profile.settings.get("target")
+
+
+def _format(recorded: Recording, profile: VerifyProfile) -> str:
+    """In which number format it answered, where the times are of another one."""
+    told = recorded.about.get("target", {}).get("dtype")
+    return "" if told in (None, profile.settings.get("dtype")) else f" in {told}"
 
 
 def _rule(temperature: float) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import checks, lab
+from ..contract import contract_of
 from ..errors import SpecbookError
 from ..measure.frontier_data import PLAIN, Configuration, FrontierFile
 from ..measure.frontier_report import workloads
@@ -74,15 +75,21 @@ def regret(
     """What advising `advised` cost, by `measured`, which holds it, plain decoding and
     all that might have been advised. Raises `SpecbookError` where it does not."""
     checks.text(workload, "workload")
+    checks.instance(advised, "advised", Configuration)
     listed = checks.entries(measured, "measured", "Estimates")
+    for place, one in enumerate(listed):
+        checks.instance(one, f"measured[{place}]", Estimate)
     by_name = {one.configuration: one for one in listed}
+    if len(by_name) != len(listed):
+        raise SpecbookError("a configuration was measured twice: which one counts?")
     for wanted in (advised, PLAIN):
         if wanted not in by_name:
             raise SpecbookError(f"{wanted.name} was not measured: it has no regret")
     mine = by_name[advised]
     best = min(listed, key=lambda one: one.per_token)
     low = high = None
-    if all(one.worlds is not None for one in listed):
+    lengths = {None if one.worlds is None else len(one.worlds) for one in listed}
+    if len(lengths) == 1 and None not in lengths:
         table = np.stack([np.asarray(one.worlds) for one in listed])
         ratio = np.asarray(mine.worlds) / table.min(axis=0)
         low, high = np.quantile(ratio, (0.025, 0.975)).tolist()
@@ -132,6 +139,11 @@ def crossed(
         Constraints(temperature=temperature) if constraints is None else constraints
     )
     found = []
+    if allowed.temperature != temperature:
+        raise SpecbookError(
+            f"constraints are for temperature {allowed.temperature:g}, "
+            f"{temperature:g} is asked for"
+        )
     for workload in [*workloads(file), None]:
         parts = halves(file, workload)
         for number, (seen, unseen) in enumerate((parts, parts[::-1]), 1):
@@ -193,7 +205,8 @@ def screened(
 
 
 def _exact(measured: Iterable[Estimate]) -> list[Estimate]:
-    return [one for one in measured if one.configuration.exact]
+    # By the rule's own contract: what a file says of it is not looked at.
+    return [one for one in measured if contract_of(one.configuration.verifier).exact]
 
 
 def by_workload(

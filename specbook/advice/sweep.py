@@ -8,6 +8,7 @@ round brings beyond its first times another (sections 0x02C, 0x10).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from .. import checks
@@ -24,15 +25,19 @@ def sources(
 ) -> list[list[str]]:
     """The advised source for every factor of `gains` (rows) and of `drafting`
     (columns). A factor changes every source that runs a model to draft; copies stay as
-    they are. Raises `SpecbookError` for factors that are not above 0."""
+    they are. Raises `SpecbookError` for a factor that is negative."""
+    listed = checks.entries(estimates, "estimates", "Estimates")
     factors = [
-        [checks.real(f, f"{name}[{i}]", least=0) for i, f in enumerate(row)]
+        [
+            checks.real(factor, f"{name}[{i}]", least=0)
+            for i, factor in enumerate(checks.entries(row, name, "factors"))
+        ]
         for row, name in ((drafting, "drafting"), (gains, "gains"))
     ]
     return [
         [
             advise(
-                [changed(one, draft, gain) for one in estimates], constraints
+                [changed(one, draft, gain) for one in listed], constraints
             ).best.configuration.source
             for draft in factors[0]
         ]
@@ -43,7 +48,9 @@ def sources(
 def changed(one: Estimate, draft: Any, gain: Any) -> Estimate:
     """`one` with its drafting times `draft`, and with `gain` times the tokens that a
     round has beyond the first; unchanged where no model drafts."""
+    checks.instance(one, "one", Estimate)
     if one.configuration.family in ("plain", "copying"):
         return one
-    tokens = 1 + gain * (one.tokens - 1)
-    return one.changed(draft=draft, tokens=tokens / one.tokens)
+    checks.real(gain, "gain", least=0)
+    # Not as a factor on all tokens: one that is rounded may leave less than a token.
+    return replace(one.changed(draft=draft), tokens=1 + gain * (one.tokens - 1))

@@ -111,6 +111,48 @@ def test_plain_is_advised_where_nothing_pays_and_must_be_there():
     assert [e.configuration for e in made.ties] == [LOOKUP]
 
 
+def test_plain_decoding_is_one_and_nothing_is_asked_of_it():
+    sampled = replace(PLAIN, verifier="membership")
+    with pytest.raises(SpecbookError, match="plain decoding is estimated 2 times"):
+        advise([plain(), Estimate(sampled, F(1), F(0), F(1))])
+    with pytest.raises(SpecbookError, match="holds nothing beside the target"):
+        plain(extra_bytes=1)
+    # Its rule has nothing to judge: no constraint is about it, by whatever name.
+    strict = Constraints(extra_bytes=0, fixed_rows=True, temperature=1.0)
+    bent = Estimate(replace(PLAIN, verifier="typical"), F(1), F(0), F(1))
+    assert advise([bent], strict).best is bent
+
+
+def test_siblings_that_may_be_one_token_have_no_fixed_rows():
+    """Drawn independently, two children may be one token, and the tree has one row."""
+    star = replace(CHAIN, topology="star 2", parents=(-1, -1), ranks=(0, 1))
+    fixed = Constraints(fixed_rows=True, temperature=1.0)
+    for shape, children, held in (
+        (star, "iid", False),
+        (star, "without_replacement", True),
+        (CHAIN, "iid", True),
+    ):
+        one = replace(shape, children=children, verifier="sequoia")
+        if children == "iid":
+            one = replace(one, verifier="specinfer")
+        assert needs_of(one).fixed_rows is held
+        made = advise([plain(), Estimate(one, F(9), F(0), F(1))], fixed)
+        assert (made.best.configuration == one) is held
+        assert held or made.refused[0].constraints == ("fixed_rows",)
+
+
+def test_a_limit_that_is_told_can_be_typed():
+    """Told in MB to the byte: rounded, the limit that is named would refuse it."""
+    one = Estimate(TREE, F(9), F(0), F(1), extra_bytes=12_049_999)
+    made = advise([plain(), one], Constraints(extra_bytes=12_000_000))
+    assert made.refused[0].why[0].why == (
+        "12.049999 MB beside the target, 12 MB are allowed"
+    )
+    typed = round(float(made.refused[0].why[0].why.split(" MB")[0]) * 1e6)
+    best = advise([plain(), one], Constraints(extra_bytes=typed)).best
+    assert best.configuration == TREE
+
+
 def test_a_speed_that_nothing_reaches_says_what_is_kept_out():
     with pytest.raises(SpecbookError) as told:
         advise(several(), Constraints(speedup=F(7, 5)))

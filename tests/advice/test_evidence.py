@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction as F
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from specbook import paths
-from specbook.advice import Constraints, advise, answer, measured, nearest_flips
+from specbook import paths, reading
+from specbook.advice import (
+    Constraints,
+    Estimate,
+    advise,
+    answer,
+    measured,
+    nearest_flips,
+)
 from specbook.advice import predicted as predicting
 from specbook.advice.guide import CONDITIONS, Situation, answers, tally
 from specbook.advice.red_flags import FLAGS
@@ -109,6 +117,53 @@ def test_what_was_not_measured_is_refused(workload, dtype, temperature, told):
         measured.from_frontier(frontier(), workload, dtype, temperature)
 
 
+def test_what_was_priced_again_was_not_measured():
+    file = frontier()
+    file.add([Cost("float32", 4, n, 0.1 * n) for n in (1, 8)])
+    alone, shared = (
+        measured.from_frontier(file, "edit", "float32", batch=n) for n in (1, 4)
+    )
+    assert {e.how for e in alone} == {"measured"}
+    assert {e.how for e in shared} == {"predicted"}
+    assert all("priced for 4 requests" in e.basis for e in shared)
+
+
+def test_prompts_are_names_and_none_is_passed_over():
+    def of(prompts):
+        return measured.from_frontier(frontier(), None, "float32", prompts=prompts)
+
+    assert _named(of({"edit-1"}))[PLAIN].basis.startswith("1 decoded")
+    assert len(of(["edit-1", "chat-2"])) == len(of({"chat-2": 1}.keys()))
+    with pytest.raises(SpecbookError, match="no prompt 'edit-9'"):
+        of(["edit-1", "edit-9"])
+    # Text would be looked through for parts of itself.
+    for bad in ("edit-1, edit-2", 3, [None]):
+        with pytest.raises(SpecbookError, match="prompts"):
+            of(bad)
+
+
+def test_a_regret_needs_one_measurement_of_each():
+    with pytest.raises(SpecbookError, match="measured twice"):
+        regret("a", PLAIN, [*several(), several()[1]])
+    with pytest.raises(SpecbookError, match="temperature 0.7, 0 is asked for"):
+        crossed(frontier(), "float32", 0.0, Constraints(temperature=0.7))
+    # Worlds of unlike evidence are no pairs.
+    odd = [
+        plain(worlds=np.ones(3)),
+        replace(several()[1], worlds=np.ones(2)),
+    ]
+    assert regret("a", PLAIN, odd).low is None
+
+
+def test_what_a_file_says_of_a_rule_does_not_let_it_judge():
+    """`typical` is a heuristic, whether its row says exact or not."""
+    file = frontier()
+    lying = replace(FILE_LOOKUP, verifier="typical", exact=True)
+    for workload in ("edit", "chat"):
+        file.add([row(lying, f"{workload}-{n}", 0.01, 8) for n in (1, 2)])
+    assert screened(file, "float32")["edit"].best.configuration == FILE_LOOKUP
+
+
 def test_regret_by_hand():
     found = measured.from_frontier(frontier(), "edit", "float32")
     mine = regret("edit", PLAIN, found)
@@ -175,6 +230,45 @@ def test_replayed_is_replay_priced_by_the_profile(rows):
     assert one.verify == pytest.approx(spent / len(played))
     assert one.configuration.verifier == "greedy"
     assert advise([predicting.plain(rows), one]).best is one
+
+
+def test_a_limit_that_was_played_is_part_of_the_configuration(rows):
+    recorded = recording.load(0.0, workload="edit_code", half="development")
+    few, many = (
+        predicting.replayed("prompt_lookup", PromptLookup.tuned(), recorded, rows, most=n)
+        for n in (2, 16)
+    )
+    assert (few.configuration.most, many.configuration.most) == (2, 16)
+    assert few.tokens < many.tokens
+
+
+def test_answers_of_another_target_price_nothing(rows):
+    recorded = recording.load(0.0, workload="chat", half="development")
+    about = {**recorded.about, "target": {"checkpoint": "another"}}
+    other = replace(recorded, about=about)
+    with pytest.raises(SpecbookError, match="of another, the times of"):
+        predicting.replayed("prompt_lookup", PromptLookup.tuned(), other, rows)
+    by_hand = recording.Recording.of([([1, 2, 1], [2, 1, 2])])
+    assert predicting.replayed("prompt_lookup", PromptLookup(), by_hand, rows).tokens >= 1
+
+
+def test_rows_say_what_they_are_of():
+    profile = shipped()["epyc-2-threads-float32"]
+    made = predicting.Rows(profile, batch=8, worlds=1)
+    assert (made.prefix, made.shape) == (256, "sequoia")
+    assert "256 tokens" in predicting.plain(made).basis
+    with pytest.raises(SpecbookError, match="prefix 9"):
+        predicting.Rows(profile, prefix=9)
+
+
+def test_one_timed_row_prices_no_candidate():
+    profile = shipped()["epyc-2-threads-float32"]
+    only = replace(profile, cells=tuple(c for c in profile.cells if c.nodes == 1))
+    recorded = recording.load(0.0, workload="chat", half="development")
+    with pytest.raises(SpecbookError, match="only one row was timed"):
+        predicting.replayed(
+            "prompt_lookup", PromptLookup(), recorded, predicting.Rows(only, worlds=1)
+        )
 
 
 def test_planned_promises_what_the_slots_say(rows, counts):
@@ -276,6 +370,42 @@ def test_answers_follow_what_is_asked(change, use, when, before, after):
         assert told[use, when] is wanted
 
 
+def test_the_guide_looks_at_rules_that_are_asked_for():
+    """A heuristic that wins is no reason to copy where exact rules are asked for."""
+    losing = [replace(e, tokens=1) if e.configuration == LOOKUP else e for e in several()]
+    times = {1: 1}
+    for exact in (True, False):
+        here = Situation(losing, Constraints(exact=exact), times)
+        told = {(c.use, c.when): holds for c, holds, _ in answers(here)}
+        assert told["prompt lookup", "the answer repeats its prompt"] is not exact
+
+
+def test_an_index_is_no_weight():
+    """The memory of a datastore does not say how much a model would need."""
+    some = [e for e in several() if e.configuration not in (TREE,)]
+    here = Situation(some, Constraints(extra_bytes=30_000_000), {1: 1})
+    told = {(c.use, c.when): holds for c, holds, _ in answers(here)}
+    assert told["prompt lookup", "no memory for a model is left"] is True
+
+
+def test_whether_it_agrees_is_asked_of_the_best_verification():
+    """With its drafting the short chain is faster; without, the long one pays."""
+    chain = next(e for e in several() if e.configuration.family == "model")
+    short = replace(chain, tokens=1.2, draft=0.1, verify=1.3)
+    long = replace(
+        chain,
+        configuration=replace(
+            chain.configuration, topology="chain 3", parents=(-1, 0, 1), ranks=(0, 0, 0)
+        ),
+        tokens=2.0,
+        draft=5.0,
+        verify=1.5,
+    )
+    here = Situation([plain(), short, long], Constraints(), {1: 1})
+    told = {(c.use, c.when): holds for c, holds, _ in answers(here)}
+    assert told["draft model", "it agrees with the target"] is True
+
+
 def test_heads_are_compared_with_heads():
     alone = replace(
         several()[3], configuration=INDEPENDENT, draft=several()[3].draft / 2
@@ -304,7 +434,7 @@ def _manifest(tmp_path: Path):
     source.write_text("{}", encoding="utf-8")
     return answer.manifest(
         made, flips, settings={"workload": "chat"}, machine={"processor": "x"},
-        inputs=answer.hashed([source]),
+        inputs=reading.digests([source]),
     ), source  # fmt: skip
 
 
@@ -348,6 +478,82 @@ def test_an_answer_that_its_estimates_do_not_give_is_refused(tmp_path):
         answer.load(path)
 
 
+def test_an_advice_from_fractions_is_read_back(tmp_path):
+    """In float64 two that are level may differ by a rounding, and a speed that is just
+    reached may be missed by one."""
+    third = Estimate(LOOKUP, F(7), F(0), F(7, 3))
+    assert float(third.verify) / 7 > 1 / 3
+    other = replace(
+        third,
+        configuration=replace(LOOKUP, source="suffix"),
+        tokens=F(3),
+        verify=F(1),
+        extra_bytes=1,
+    )
+    for speed in (F(0), F(3)):
+        made = advise([plain(), other, third], Constraints(speedup=speed))
+        assert made.best is third and made.ties == (other,)
+        values = answer.manifest(made, settings={}, machine={}, inputs={})
+        path = answer.save(values, tmp_path / "advice.json")
+        assert answer.load(path)["advised"] == third.name
+
+
+def test_shapes_of_one_name_are_told_apart(tmp_path):
+    """Their names are alike; the manifest holds the shape that is advised."""
+    other = replace(TREE, parents=(-1, 0), ranks=(0, 0))
+    assert other.name == TREE.name
+    both = [Estimate(TREE, F(3), F(0), F(1)), Estimate(other, F(2), F(0), F(1))]
+    values = answer.manifest(
+        advise([plain(), *both]), settings={}, machine={}, inputs={}
+    )
+    assert values["configuration"]["parents"] == [-1, -1]
+    forged = {n: v for n, v in values.items() if n != "sha256"}
+    forged["configuration"] = {**values["configuration"], "parents": [-1, 0], "ranks": [0, 0]}
+    forged["sha256"] = answer._digest(forged)
+    with pytest.raises(ArtifactError, match="its estimates"):
+        answer.load(answer.save(forged, tmp_path / "advice.json"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"estimates": None},
+        {"estimates": [3]},
+        {"estimates": []},
+        {"constraints": {"exact": 1}},
+        {"constraints": {"nonsense": 1}},
+        {"constraints": []},
+        {"configuration": {}},
+        {"configuration": None},
+        {"machine": None},
+        {"inputs": 3},
+        {"settings": []},
+    ],
+)
+def test_a_manifest_that_holds_something_else_is_refused(tmp_path, change):
+    """Each with a digest that is right."""
+    values, _ = _manifest(tmp_path)
+    forged = {n: v for n, v in {**values, **change}.items() if n != "sha256"}
+    forged["sha256"] = answer._digest(forged)
+    path = answer.save(forged, tmp_path / "advice.json")
+    with pytest.raises(ArtifactError, match=r"advice\.json"):
+        answer.load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"a": NaN}', b"[" * 9999])
+def test_what_is_no_manifest_is_refused(tmp_path, content):
+    path = tmp_path / "advice.json"
+    path.write_bytes(content)
+    for bad in (path, tmp_path, tmp_path / "none", "/dev/zero"):
+        with pytest.raises(ArtifactError):
+            answer.load(bad)
+
+
+def test_a_speed_without_worlds_is_told_without_an_interval():
+    told = "\n".join(answer.lines(advise(several())))
+    assert "1.33 times as fast as plain decoding" in told and "decoding [" not in told
+
+
 def test_lines_say_the_answer_its_doubts_and_what_is_kept_out():
     made = advise(several(), Constraints(fixed_rows=True))
     told = "\n".join(answer.lines(made, nearest_flips(several(), made)))
@@ -360,14 +566,20 @@ def test_lines_say_the_answer_its_doubts_and_what_is_kept_out():
     assert "advised: plain decoding; nothing that may run pays" in nothing
 
 
-def test_no_two_inputs_share_a_name(tmp_path):
+def test_two_inputs_of_one_name_are_told_apart(tmp_path):
     (tmp_path / "a").mkdir()
-    for folder in (tmp_path, tmp_path / "a"):
-        (folder / "x.json").write_text("1", encoding="utf-8")
-    with pytest.raises(SpecbookError, match="two inputs"):
-        answer.hashed([tmp_path / "x.json", tmp_path / "a" / "x.json"])
+    both = [tmp_path / "x.json", tmp_path / "a" / "x.json"]
+    for number, path in enumerate(both):
+        path.write_text(str(number), encoding="utf-8")
+    told = reading.digests([*both, both[0]])
+    assert list(told) == [str(path) for path in both]
+    values = {"inputs": told}
+    answer.check_inputs(values, both)
+    both[1].write_text("0", encoding="utf-8")
+    with pytest.raises(ArtifactError, match="does not rest on"):
+        answer.check_inputs(values, both)
     with pytest.raises(ArtifactError):
-        answer.hashed([tmp_path / "missing"])
+        reading.digests([tmp_path / "missing"])
 
 
 def test_rows_and_files_of_the_wrong_kind_are_refused():

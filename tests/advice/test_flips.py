@@ -35,7 +35,7 @@ def test_constraints_that_change_the_answer():
         ("extra_bytes", 12_000_000): TREE,
     }
     held = Constraints(fixed_rows=True)
-    assert _told(several(), held)["extra_bytes", 0] == PLAIN
+    assert _told(several(), held)["extra_bytes", 11_999_999] == PLAIN
 
 
 def test_a_constraint_that_is_told_is_the_nearest():
@@ -45,7 +45,22 @@ def test_a_constraint_that_is_told_is_the_nearest():
     just = replace(held, extra_bytes=flip.value - 1)
     assert advise(several(), just).best.configuration == PLAIN
     assert advise(several(), replace(held, extra_bytes=flip.value)).best.configuration
-    assert str(flip) == f"with extra bytes 12.0 MB: {flip.to.name}"
+    assert str(flip) == f"with extra bytes 12 MB: {flip.to.name}"
+
+
+def test_the_answer_stays_as_long_as_its_memory_is_allowed():
+    held = Constraints(fixed_rows=True)
+    (flip,) = [f for f in constraint_flips(several(), held) if f.part == "extra_bytes"]
+    now = advise(several(), held).best
+    assert flip.value == now.extra_bytes - 1
+    for limit, answer in ((flip.value, flip.to), (flip.value + 1, now)):
+        assert advise(several(), replace(held, extra_bytes=limit)).best == answer
+
+
+def test_plain_decoding_commits_one_token_a_round():
+    """More of them are no parameter of it, however near the factor is."""
+    found = parameter_flips(advise(several()))
+    assert {f.part for f in found if f.of.configuration == PLAIN} == {"verify"}
 
 
 def test_factors_by_hand():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction as F
 
 import pytest
@@ -37,6 +38,14 @@ def test_gain_is_of_what_a_round_brings_beyond_its_first_token():
     assert changed(one, 2, 1).draft == 2 * one.draft
     assert changed(one, 1, 0).tokens == 1
     assert changed(several()[1], 9, 9) == several()[1]
+
+
+def test_a_gain_of_nothing_leaves_a_whole_token():
+    """1/49 of 49 tokens is a little less than one in float64."""
+    one = replace(several()[3], tokens=49.0)
+    assert 49.0 * (1 / 49.0) < 1
+    assert changed(one, 1, 0).tokens == 1
+    assert sources([several()[0], one], [1], [0]) == [["plain"]]
 
 
 def test_a_map_names_its_regions():

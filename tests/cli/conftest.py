@@ -65,7 +65,7 @@ def calls_of(monkeypatch):
     return stand_in
 
 
-def save_tiny(folder, template=TEMPLATE):
+def save_tiny(folder, template=TEMPLATE, max_positions=256):
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -79,7 +79,7 @@ def save_tiny(folder, template=TEMPLATE):
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     if template:
         fast.chat_template = template
-    model = tiny_llama(vocab_size=256, max_positions=256)
+    model = tiny_llama(vocab_size=256, max_positions=max_positions)
     model.save_pretrained(folder)
     fast.save_pretrained(folder)
     return folder
