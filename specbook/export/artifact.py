@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..measure.report import write_whole
 from ..measure.setup import file
 from . import schema
 
-FORMAT = 1
+FORMAT = 2
 BESIDE = ".export.json"
 
 
@@ -48,6 +49,14 @@ class Export:
             if not checks.text(getattr(self, name), name):
                 raise SpecbookError(f"{name} of an export is empty")
         schema.origin(self.schema)
+        made_from = checks.instance(self.inputs, "inputs", Mapping)
+        for name, digest in made_from.items():
+            checks.text(digest, f"inputs[{checks.text(name, 'a name in inputs')!r}]")
+        notes = checks.entries(self.notes, "notes", "texts")
+        for place, note in enumerate(notes):
+            checks.text(note, f"notes[{place}]")
+        object.__setattr__(self, "inputs", dict(made_from))
+        object.__setattr__(self, "notes", tuple(notes))
 
     def header(self) -> dict[str, str]:
         """What anybody must know who finds the file: whose it is, valid for which
@@ -65,8 +74,11 @@ class Export:
     def told(self, path: str | os.PathLike[str]) -> str:
         """The command, with the file's name in it."""
         name = os.fspath(path)
-        told = self.command.replace("<FILE>", shlex.quote(name))
-        return told.replace("<PYFILE>", repr(name))
+        # A shell's command would take a name that begins with a dash for an option.
+        shown = f"./{name}" if name.startswith("-") else name
+        marks = {"<FILE>": shlex.quote(shown), "<PYFILE>": repr(name)}
+        # At once: a name may look like a mark itself.
+        return re.sub("|".join(marks), lambda mark: marks[mark[0]], self.command)
 
     def lines(self, path: str | os.PathLike[str]) -> list[str]:
         """The header, the notes and the command, for a reader."""
@@ -78,14 +90,15 @@ class Export:
         earlier export of the same kind is replaced, any other file is not: it raises
         `ArtifactError`."""
         path = replaceable(out, self.engine, self.what)
-        told = asdict(replace(self, inputs=dict(self.inputs)))
+        told = {name: value for name, value in asdict(self).items() if name != "body"}
         beside = {
             "format": FORMAT,
             "kind": "export",
             "header": self.header(),
-            "export": {name: value for name, value in told.items() if name != "body"},
+            "export": told,
             "sha256": hashlib.sha256(self.body.encode()).hexdigest(),
         }
+        beside["digest"] = _digest(beside)
         text = json.dumps(beside, indent=1, allow_nan=False) + "\n"
         try:
             # The explanation first: an engine's file is never without one.
@@ -98,17 +111,19 @@ class Export:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Export:
         """The export that `save` wrote to `path`. Raises `ArtifactError` for one that
-        is missing, or whose file was changed since."""
+        is missing, or where the file or what explains it was changed since."""
         found = Path(path)
         stated = reading.json_object(_beside(found), "an export")
         if stated.get("kind") != "export" or stated.get("format") != FORMAT:
             raise ArtifactError(f"{_beside(found)} tells of no export of this version")
+        digest = stated.pop("digest", None)
+        if digest != _digest(stated):
+            raise ArtifactError(f"{_beside(found)} was changed since it was written")
         try:
             named = {item.name for item in fields(cls)}
             values = {**stated["export"], "body": reading.text(found)}
             if values.keys() != named:
                 raise ArtifactError(f"other fields: {sorted(values.keys() ^ named)}")
-            values["notes"] = tuple(values["notes"])
             made = cls(**values)
         except (SpecbookError, KeyError, TypeError) as problem:
             raise ArtifactError(f"{_beside(found)} is damaged: {problem}") from problem
@@ -138,6 +153,11 @@ def replaceable(out: Any, engine: str, what: str) -> Path:
             "another name"
         )
     return path
+
+
+def _digest(beside: Mapping[str, Any]) -> str:
+    told = json.dumps(beside, sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _beside(path: Path) -> Path:

@@ -209,7 +209,9 @@ def import_tree(text: str) -> CandidateTree:
     return shape_from_choices(found)
 
 
-_PATHS = re.compile(r"\[\((\d+, ?)+(\d+)?\)(, ?\((\d+, ?)+(\d+)?\))*\]")
+_PATHS = re.compile(
+    r"\[\(([0-9]{1,9}, ?)+([0-9]{1,9})?\)(, ?\(([0-9]{1,9}, ?)+([0-9]{1,9})?\))*\]"
+)
 
 
 def _token_tree(settings: dict[str, Any]) -> list[list[int]]:
@@ -218,7 +220,7 @@ def _token_tree(settings: dict[str, Any]) -> list[list[int]]:
     if not isinstance(told, str) or not _PATHS.fullmatch(told):
         raise TreeError(f"not a token tree: {told!r:.80}")
     tuples = re.findall(r"\(([^)]*)\)", told)
-    paths = [[int(rank) for rank in re.findall(r"\d+", part)] for part in tuples]
+    paths = [[int(rank) for rank in re.findall(r"[0-9]+", part)] for part in tuples]
     if settings.get("num_speculative_tokens") != len(paths):
         raise TreeError(
             f"num_speculative_tokens is {settings.get('num_speculative_tokens')!r} for "

@@ -25,8 +25,10 @@ def chain_rates(observed: Observed, length: int | None = None) -> list[Fraction]
     counts.
 
     A chain offers the first slot only, so its conditional rate at a depth is that
-    slot's selections over its trials. `length`: so many positions; by default as many
-    as were counted. Raises `SpecbookError` for more than those.
+    slot's selections over its trials. Where the counts are of a tree (`of_a_tree`), the
+    trials at a depth are of all paths that got there, through any slots, and a chain's
+    are taken to be alike. `length`: so many positions; by default as many as were
+    counted. Raises `SpecbookError` for more than those.
     """
     if not isinstance(observed, Observed):
         raise SpecbookError(f"observed must be Observed, got {observed!r}")
@@ -43,6 +45,13 @@ def chain_rates(observed: Observed, length: int | None = None) -> list[Fraction]
         )
     found = [Fraction(int(s), int(n)) for s, n in zip(selected, tried, strict=True)]
     return unconditional(found[:length])
+
+
+def of_a_tree(observed: Observed) -> bool:
+    """Whether more than one slot was ever tried, so that a path may have got to a depth
+    through others than the first slots."""
+    checks.instance(observed, "observed", Observed)
+    return bool(observed.tried[:, :, 1:].any())
 
 
 def unconditional(rates: Iterable[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ schedule of the largest measured one below it (section 0x0AD).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,16 @@ class BatchChoice:
     every chain that was measured, 0 drafts among them."""
 
     batch: int
-    speedups: dict[int, Any]
+    speedups: Mapping[int, Any]
+
+    def __post_init__(self) -> None:
+        checks.integer(self.batch, "batch", least=1)
+        told = checks.instance(self.speedups, "speedups", Mapping)
+        for drafts, speedup in told.items():
+            checks.integer(drafts, "drafts of speedups", least=0)
+            checks.float64(speedup, f"speedups[{drafts}]", least=0)
+        if 0 not in told:
+            raise SpecbookError("speedups must hold 0 drafts: plain decoding")
 
     @property
     def best(self) -> int:
@@ -64,15 +73,16 @@ def choose_lengths(
         checks.integer(longest, "longest", least=1)
         rows = rows[:longest]
     if prefix is None:
-        prefix = times.groups()[0][2] if times.groups() else 1
+        prefix = first_prefix(times)
     checks.integer(prefix, "prefix", least=1)
     measured: dict[int, tuple[str, str]] = {}
-    for forward, batch, before, shape in times.groups():
-        # Rows cost by their number; where chains were timed themselves, those it is.
-        if before == prefix and (batch not in measured or shape == "chain"):
-            held = measured.get(batch, (forward, shape))
-            if held[0] == forward:
-                measured[batch] = (forward, shape)
+    # One request is the runtime's own, wherever that was measured. Rows cost by their
+    # number; where chains were timed themselves, those it is.
+    for forward, batch, before, shape in sorted(
+        times.groups(), key=lambda group: (group[0] != "runtime", group[3] != "chain")
+    ):
+        if before == prefix:
+            measured.setdefault(batch, (forward, shape))
     if not measured:
         raise SpecbookError(f"nothing was measured with {prefix} tokens before")
     found = []
@@ -96,6 +106,15 @@ def choose_lengths(
             f"{found[0].batch}: a schedule begins at 1"
         )
     return found
+
+
+def first_prefix(times: VerifyProfile) -> int:
+    """How many tokens stood before the rows that were timed first. Raises
+    `SpecbookError` for a profile without any."""
+    groups = checks.instance(times, "times", VerifyProfile).groups()
+    if not groups:
+        raise SpecbookError("the profile holds no time")
+    return int(groups[0][2])
 
 
 def check_choices(choices: Any) -> list[BatchChoice]:

@@ -16,9 +16,21 @@ from importlib import resources
 from typing import Any
 
 from jsonschema import Draft202012Validator
+from jsonschema.validators import extend
 
 from .. import checks
 from ..errors import SpecbookError
+
+
+def _is_integer(checker: Any, value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_Validator = extend(
+    Draft202012Validator,
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+)
+"""JSON Schema counts 3.0 among the integers; engines, and a shell's options, do not."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ def check(value: Any, name: str) -> None:
     schema = load(name)
     _finite(value, "")
     errors = sorted(
-        Draft202012Validator(schema).iter_errors(value),
+        _Validator(schema).iter_errors(value),
         key=lambda error: ([str(part) for part in error.absolute_path], error.message),
     )
     if errors:

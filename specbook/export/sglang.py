@@ -72,6 +72,8 @@ def adaptive(
             "captured size and picks the nearest.",
             "Adapts EAGLE and EAGLE3 with topk 1 only, which verifies one token more "
             "than it has steps.",
+            "Steps are those whose predicted speed is at most a share of "
+            f"{float(within):g} below the best one's.",
         ),
     )
 

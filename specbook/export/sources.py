@@ -28,7 +28,9 @@ def described(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     checks.one_of(name, "source", list(registry.DRAFTS))
     factory = drafts.get(name)
     check_free(factory)  # before the model of one that draws is loaded
-    given = dict(options)
+    given = dict(checks.instance(options, "options", Mapping))
+    for option in given:
+        checks.text(option, "the name of an option")
     if isinstance(path := given.get("datastore"), (str, os.PathLike)):
         given["datastore"] = os.path.abspath(path)
     source = drafts.make(name, **given)

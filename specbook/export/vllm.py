@@ -51,6 +51,13 @@ def check(settings: Any) -> dict[str, Any]:
         raise SpecbookError(f"prompt_lookup_min {least} is above prompt_lookup_max")
     if (told := found.get(_PER_BATCH)) is not None:
         _check_schedule(told, drafts)
+    if found.get("use_heterogeneous_vocab"):
+        sampled = found.get("draft_sample_method", "greedy")
+        if found["method"] != "draft_model" or sampled != "greedy":
+            raise SpecbookError(
+                "use_heterogeneous_vocab belongs to method 'draft_model' and to greedy "
+                f"drafts, not to {found['method']!r} and {sampled!r}"
+            )
     return found
 
 

@@ -46,14 +46,13 @@ class Proposer:
             source = sources.load(path)
         check_free(source)
         self.source = source
-        self.length = checks.integer(
-            vllm_config.speculative_config.num_speculative_tokens,
-            "num_speculative_tokens",
-            least=1,
-        )
-        self.limit = checks.integer(
-            vllm_config.model_config.max_model_len, "max_model_len", least=1
-        )
+        try:
+            length = vllm_config.speculative_config.num_speculative_tokens
+            limit = vllm_config.model_config.max_model_len
+        except AttributeError as problem:
+            raise SpecbookError(f"not the config of this version: {problem}") from None
+        self.length = checks.integer(length, "num_speculative_tokens", least=1)
+        self.limit = checks.integer(limit, "max_model_len", least=1)
         self._vocab_size = _vocab_size(vllm_config)
         self._sessions: OrderedDict[int, _Request] = OrderedDict()
         self._places: dict[int, int] = {}
@@ -77,18 +76,25 @@ class Proposer:
         `slot_mappings` is not read. Raises `ValueError` where these contradict one
         another: the interface must have changed.
         """
-        rows = checks.entries(sampled_token_ids, "sampled_token_ids", "token lists")
-        lengths, table = np.asarray(num_tokens_no_spec), np.asarray(token_ids_cpu)
+        rows = [
+            checks.token_ids(sampled, f"sampled_token_ids[{place}]")
+            for place, sampled in enumerate(
+                checks.entries(sampled_token_ids, "sampled_token_ids", "token lists")
+            )
+        ]
+        try:
+            lengths, table = np.asarray(num_tokens_no_spec), np.asarray(token_ids_cpu)
+        except ValueError as problem:
+            raise SpecbookError(f"not arrays of this version: {problem}") from None
         self._check(rows, lengths, table)
         found: list[list[int]] = []
         busy: set[int] = set()
-        for place, sampled in enumerate(rows):
-            count = int(lengths[place]) if place < len(lengths) else 0
-            if not len(sampled) or count >= self.limit:
+        for place, recent in enumerate(rows):
+            count = int(lengths[place])
+            if not recent or count >= self.limit:
                 found.append([])
                 continue
             row = table[place, :count]
-            recent = checks.token_ids(sampled, f"sampled_token_ids[{place}]")
             if row[max(0, count - len(recent)) :].tolist() != recent:
                 raise SpecbookError(
                     f"row {place} ends in {row[-len(recent) :].tolist()}, and its "

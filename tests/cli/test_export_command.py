@@ -315,7 +315,45 @@ def test_times_of_another_target(export, files, tmp_path):
     profile.settings["target"] = "another"
     profile.save(files["--times"])
     words = [word for pair in files.items() for word in pair]
-    refused(export("vllm", "schedule", *words, *EAGLE)[0], "was timed with another")
+    told = "of target some-target sha256:00, the times of another"
+    refused(export("vllm", "schedule", *words, *EAGLE)[0], told)
+
+
+def test_times_of_another_number_format(export, files, tmp_path):
+    profile = times(CLOCK)
+    profile.settings["dtype"] = "bfloat16"
+    profile.save(files["--times"])
+    words = [word for pair in files.items() for word in pair]
+    told = "of dtype float32, the times of bfloat16"
+    refused(export("vllm", "schedule", *words, *EAGLE)[0], told)
+    refused(export("sglang", "adaptive", *words, "--draft-model", "m")[0], told)
+
+
+def test_a_schedule_says_all_that_it_rests_on(export, files):
+    """Two schedules of the same files may differ by what was typed: it is written."""
+    words = [word for pair in files.items() for word in pair]
+    more = ["--draft-seconds", "0.25"]
+    note = done(*export("vllm", "schedule", *words, *EAGLE, *more)).notes[-1]
+    for wanted in ("behind 64 tokens", "float32", "0.25 s", "machine not recorded"):
+        assert wanted in note
+    words += ["--draft-model", "m", "--within", "0.125"]
+    notes = " ".join(done(*export("sglang", "adaptive", *words, out="a")).notes)
+    assert "0.125" in notes and "behind 64 tokens" in notes
+
+
+def test_rates_that_were_counted_on_trees_say_so(export, files):
+    file = paths.data_path("acceptance", "smollm2.json")
+    words = ["vllm", "rates", *EAGLE, "--from"]
+    assert "Counted on trees" in " ".join(done(*export(*words, file)).notes)
+    made = done(*export(*words, files["--from"], out="c"))
+    assert "Counted on trees" not in " ".join(made.notes)
+
+
+@pytest.mark.parametrize("source", [" ", " x", "x  + ", " + "])
+def test_a_source_without_a_name(export, files, source):
+    counts(*CHAIN, source=source).save(files["--from"])
+    words = [word for pair in files.items() for word in pair]
+    refused(export("vllm", "schedule", *words, *EAGLE)[0], "")
 
 
 def test_a_drafter_takes_time(export, files):

@@ -11,7 +11,7 @@ import pytest
 
 from specbook.errors import ArtifactError, SpecbookError
 from specbook.export import schema
-from specbook.export.artifact import BESIDE, Export
+from specbook.export.artifact import BESIDE, Export, _digest
 
 MADE = Export(
     engine="vllm",
@@ -80,6 +80,13 @@ def test_a_folder_that_is_read_only(tmp_path):
         MADE.save(tmp_path / "x.json")
 
 
+def test_a_name_may_look_like_a_mark_or_an_option():
+    python = replace(MADE, command="open(<PYFILE>); cat <FILE>")
+    assert python.told("<FILE>") == "open('<FILE>'); cat '<FILE>'"
+    assert python.told("<PYFILE>") == "open('<PYFILE>'); cat '<PYFILE>'"
+    assert MADE.told("-rf.json") == 'run "$(cat ./-rf.json)"'
+
+
 def test_a_changed_file_is_found(tmp_path):
     path = MADE.save(tmp_path / "x.json")
     path.write_text('{"a": 2}\n', encoding="utf-8")
@@ -94,8 +101,12 @@ def test_a_changed_file_is_found(tmp_path):
         lambda told: told["export"].pop("command"),
         lambda told: told["export"].update(extra=1),
         lambda told: told["export"].update(notes=None),
+        lambda told: told["export"].update(notes="abc"),
+        lambda told: told["export"].update(notes=[3]),
+        lambda told: told["export"].update(inputs=5),
+        lambda told: told["export"].update(inputs={"a": 5}),
         lambda told: told["export"].update(schema="nothing"),
-        lambda told: told.update(format=2),
+        lambda told: told.update(format=1),
         lambda told: told.update(kind="tree"),
         lambda told: told.update(sha256=None),
         lambda told: told.update(export=[]),
@@ -105,9 +116,34 @@ def test_a_damaged_explanation(tmp_path, damage):
     path = MADE.save(tmp_path / "x.json")
     beside = path.with_name(path.name + BESIDE)
     told = json.loads(beside.read_text(encoding="utf-8"))
+    digest = told.pop("digest")
+    assert digest == _digest(told)
     damage(told)
+    # With a digest that is right: each of these is found for itself.
+    told["digest"] = _digest(told)
     beside.write_text(json.dumps(told), encoding="utf-8")
     with pytest.raises(ArtifactError):
+        Export.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda told: told["export"].update(command="another"),
+        lambda told: told["export"].update(notes=[]),
+        lambda told: told["export"].update(inputs={}),
+        lambda told: told["header"].update({"valid for": "9"}),
+        lambda told: told.pop("digest"),
+    ],
+)
+def test_a_changed_explanation_is_found(tmp_path, change):
+    """What an export was made from, and for which version, is bound as the file is."""
+    path = MADE.save(tmp_path / "x.json")
+    beside = path.with_name(path.name + BESIDE)
+    told = json.loads(beside.read_text(encoding="utf-8"))
+    change(told)
+    beside.write_text(json.dumps(told), encoding="utf-8")
+    with pytest.raises(ArtifactError, match="was changed since it was written"):
         Export.load(path)
 
 

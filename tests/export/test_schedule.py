@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction as F
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specbook.errors import LawError, SpecbookError
-from specbook.export.schedule import BatchChoice, choose_lengths, ranges
+from specbook.export.schedule import BatchChoice, choose_lengths, first_prefix, ranges
 
 from .making import times
 
@@ -86,6 +87,40 @@ def test_near_ones():
     for bad in (-0.1, 1.1, float("nan"), None, True):
         with pytest.raises(SpecbookError):
             one.near(bad)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (0, {0: 1.0}),
+        (True, {0: 1.0}),
+        (1, {}),
+        (1, {1: 1.0}),
+        (1, {0: float("nan")}),
+        (1, {0: 1.0, -1: 1.0}),
+        (1, {0: 1.0, "1": 1.0}),
+        (1, [1.0]),
+        (1, None),
+    ],
+)
+def test_a_choice_has_numbers_and_plain_decoding(bad):
+    with pytest.raises(SpecbookError):
+        BatchChoice(*bad)
+
+
+def test_one_request_is_the_runtimes_own():
+    """Whichever of two forwards was timed first."""
+    runtime = times({1: CLOCK[1]})
+    batched = replace(
+        runtime.cells[0], forward="batch", seconds=(9.0,), nodes=1, depth=0
+    )
+    dear = replace(batched, nodes=2, depth=1, seconds=(90.0,))
+    first = replace(runtime, cells=(batched, dear, *runtime.cells))
+    (found,) = choose_lengths(RATES, first, draft_seconds=0)
+    assert found.best == 3  # rows are free in the runtime
+    assert first_prefix(first) == 64
+    with pytest.raises(SpecbookError, match="holds no time"):
+        first_prefix(replace(runtime, cells=()))
 
 
 def test_what_cannot_be_chosen_from():

@@ -30,6 +30,22 @@ def settings(export):
     return json.loads(export.body)
 
 
+def test_unlike_vocabularies_belong_to_a_greedy_draft_model():
+    """vLLM 0.33 refuses the rest when it starts: it is refused before."""
+    good = {
+        "method": "draft_model",
+        "model": "m",
+        "num_speculative_tokens": 2,
+        "use_heterogeneous_vocab": True,
+    }
+    assert vllm.check(good) == good
+    assert vllm.check({**good, "draft_sample_method": "greedy"})
+    assert vllm.check({**good, "use_heterogeneous_vocab": False, "method": "eagle3"})
+    for change in ({"method": "eagle3"}, {"draft_sample_method": "probabilistic"}):
+        with pytest.raises(SpecbookError, match="use_heterogeneous_vocab belongs to"):
+            vllm.check({**good, **change})
+
+
 def drafts_at(schedule, drafts, batch):
     """The number that vLLM takes for a batch size: the entry's, in a gap the entry
     before, behind the last one the last, and never more than drafts."""
