@@ -189,10 +189,18 @@ def costs_of(
     clock: Callable[[], float] = time.perf_counter,
 ) -> Costs:
     """Seconds of one row: a plain step, the LM head, and a drafted token of each method
-    in `stored`; medians over `turns` in which they take turns."""
+    in `stored`; medians over `turns` in which they take turns. Raises `SpecbookError`
+    for what is no target with hidden states, and for an unknown method."""
     import torch
 
+    from ..models.protocol import checked_target
+
+    checked_target(target, "hidden_width", "read_out", "config")
+    for name in checks.instance(stored, "stored", Mapping):
+        checks.one_of(name, "method", METHODS)
+    checks.text(dtype, "dtype")
     checks.integer(turns, "turns", least=1)
+    checks.function(clock, "clock")
     ids = [(7 * place) % target.vocab_size for place in range(PREFIX)]
     session = target.start(ids)
     empty = CandidateTree.from_paths([], PREFIX)

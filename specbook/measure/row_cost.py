@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import checks
 from ..errors import SpecbookError
+from ..models.protocol import checked_target
 from ..policy import SamplingPolicy
 from ..tree import CandidateTree
 
@@ -38,8 +39,7 @@ def measure_row_cost(
     round is pooled). Raises `ValueError` for bad counts, and for what is
     no target or no clock.
     """
-    if not hasattr(target, "vocab_size") or not hasattr(target, "start"):
-        raise SpecbookError(f"target must be a target model, got {target!r}")
+    checked_target(target)
     if not callable(clock):
         raise SpecbookError(f"clock must be a function, got {clock!r}")
     rows = checks.entries(rows, "rows", "row counts")

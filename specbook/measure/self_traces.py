@@ -27,6 +27,7 @@ from ..models.heads.parts import unit
 from ..models.kangaroo import MOST, THRESHOLD, Adapter, KangarooDraft, draft_greedily
 from ..models.kangaroo_storage import StoredAdapter
 from ..models.layered import Layered
+from ..models.protocol import checked_target
 from ..models.skip_layers import SkippedPath, SkipVector
 from ..models.state import Tag
 from ..models.trunk import TrunkTarget
@@ -35,6 +36,7 @@ from ..training.decoding import TaughtSequence
 from ..training.heads import Teacher
 from ..training.settings import KangarooSettings
 from ..tree import CandidateTree
+from .recording import RecordedOutput
 from .self_vectors import FULL_DRAFTS
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gpt2")
@@ -44,6 +46,7 @@ FAMILIES = ("llama", "qwen2", "qwen3", "gpt2")
 def tiny_target(family: str, layers: int) -> TransformersTarget:
     """A tiny target of random numbers; `family`: one of `FAMILIES`."""
     checks.one_of(family, "family", FAMILIES)
+    checks.integer(layers, "layers", least=1)
     name = "n_layer" if family == "gpt2" else "num_hidden_layers"
     changes: dict[str, Any] = {name: layers}
     return TransformersTarget(tiny.tiny_model(family, 1, **changes))
@@ -68,19 +71,26 @@ class TwoRows:
 
 def shapes(target: Any) -> Any:
     """The transformers model of `target`'s config with shapes alone: no numbers, no
-    memory."""
-    from transformers import AutoModelForCausalLM
+    memory. Raises `SpecbookError` for a target without a config."""
+    from transformers import AutoModelForCausalLM, PretrainedConfig
 
+    config = checked_target(target, "config").config
+    checks.instance(config, "target.config", PretrainedConfig)
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(target.config)
 
 
 def two_rows(target: Any, text: Sequence[int], vector: SkipVector | str) -> TwoRows:
     """The last token of `text`, of two tokens at least, on the skipped path and in the
-    target. The tokens before it are committed. Raises as `SkippedPath`."""
+    target. The tokens before it are committed. Raises as `SkippedPath`, and
+    `SpecbookError` for a shorter text."""
+    checked_target(target)
     if isinstance(vector, str):
         vector = SkipVector.from_text(vector)
-    *before, last = checks.token_ids(text, "text", vocab_size=target.vocab_size)
+    ids = checks.token_ids(text, "text", vocab_size=target.vocab_size)
+    if len(ids) < 2:
+        raise SpecbookError(f"text must have two tokens or more, got {ids}")
+    *before, last = ids
     session = target.start(before)
     session.verify(_chain([], len(before)))
     session.commit([], last)
@@ -94,7 +104,9 @@ def two_rows(target: Any, text: Sequence[int], vector: SkipVector | str) -> TwoR
 def layer_rows(target: Any) -> Iterator[list[int]]:
     """Counts, until the block ends, on how many rows each layer of `target` runs, by
     hooks on the layers themselves. `target`: one that holds a transformers model of the
-    families of `models.layered`; raises `UnsupportedTargetError` for another family."""
+    families of `models.layered`; raises `UnsupportedTargetError` for another family,
+    `SpecbookError` for a target that holds none."""
+    checked_target(target, "transformers_model")
     layers = Layered(target.transformers_model())._layers
     rows = [0] * len(layers)
 
@@ -121,6 +133,7 @@ def kangaroo_work(family: str, text: Sequence[int]) -> tuple[list[int], int]:
     verified."""
     from ..models.shared_trunk import sharing
 
+    text = checks.token_ids(text, "text")
     form = sharing(tiny_target(family, 4), 2)
     adapter = Adapter.beginning_at(form, 4)
     with layer_rows(form) as rows:
@@ -133,7 +146,8 @@ def skipping_work(
 ) -> tuple[list[int], int, int]:
     """The same for Draft & Verify, whose vector skips whole layers: rows of each layer,
     rows verified, rows drafted."""
-    target = tiny_target(family, len(vector))
+    text = checks.token_ids(text, "text")
+    target = tiny_target(family, len(checks.text(vector, "vector")))
     source = DraftVerify(vector, most=3, policy=FULL_DRAFTS)
     with layer_rows(target) as rows:
         made = generate(target, text, source, "greedy", max_new_tokens=12)
@@ -146,7 +160,12 @@ def chain_gaps(
 ) -> tuple[float, float]:
     """Drafts a chain token by token, verifies it, and compares with one plain forward
     over text and chain: the largest difference of shallow features and of logits, each
-    over the largest number there. `form`: of a transformers model."""
+    over the largest number there. `form`: of a transformers model. Raises
+    `SpecbookError` for another target, and for what are no ids of it."""
+    checks.instance(form, "form", TrunkTarget)
+    checked_target(form, "transformers_model", name="form")
+    text = checks.token_ids(text, "text", vocab_size=form.vocab_size)
+    tokens = checks.token_ids(tokens, "tokens", vocab_size=form.vocab_size)
     session = form.start(text)
     features = []
     for count in range(len(tokens) + 1):
@@ -172,10 +191,14 @@ def _off(found: torch.Tensor, wanted: torch.Tensor) -> float:
 def thresholds(
     policy: ThresholdPolicy, stream: Sequence[tuple[int, int]], most: int
 ) -> list[Any]:
-    """Gamma after each round of `stream`, pairs (accepted, drafted)."""
+    """Gamma after each round of `stream`, pairs (accepted, drafted). Raises
+    `SpecbookError` for what is no pair, and as `StopThreshold`."""
     moved, found = StopThreshold(policy, most), []
-    for number, (accepted, drafted) in enumerate(stream):
-        moved.learn(number, accepted, drafted)
+    for number, pair in enumerate(checks.entries(stream, "stream", "pairs")):
+        counts = checks.entries(pair, f"stream[{number}]", "two counts")
+        if len(counts) != 2:
+            raise SpecbookError(f"stream[{number}] must be (accepted, drafted)")
+        moved.learn(number, *counts)
         found.append(moved.gamma)
     return found
 
@@ -195,7 +218,8 @@ def threshold_rounds(
     target: Any, source: DraftVerify, prompt: Sequence[int], max_new_tokens: int
 ) -> list[ThresholdRound]:
     """Decodes greedily with `source` and reads its threshold after every round that had
-    a draft."""
+    a draft. Raises `SpecbookError` for another source, and what decoding raises."""
+    checks.instance(source, "source", DraftVerify)
     found: list[ThresholdRound] = []
     sessions: list[DraftVerifySession] = []
 
@@ -260,7 +284,7 @@ def kangaroo_rounds(
     """The first `rounds` greedy rounds, by hand: draft, verify, commit. No end token
     ends them. Raises as `TrunkTarget.start` and `KangarooDraft` do."""
     checks.integer(rounds, "rounds", least=1)
-    session = target.start(prompt)
+    session = checked_target(target).start(prompt)
     draft = KangarooDraft(session, adapter)
     found = []
     for _ in range(rounds):
@@ -284,9 +308,12 @@ def judged(
     rounds: Sequence[KangarooRound], threshold: float = THRESHOLD
 ) -> dict[bool, float]:
     """{unsure: share of such drafted tokens that was accepted}. A token is judged if
-    all tokens before it in its draft were accepted."""
+    all tokens before it in its draft were accepted. Raises `SpecbookError` for what are
+    no rounds."""
+    checks.float64(threshold, "threshold", least=0, most=1)
     found: Counter[tuple[bool, bool]] = Counter()
-    for one in rounds:
+    for number, one in enumerate(checks.entries(rounds, "rounds", "rounds")):
+        checks.instance(one, f"rounds[{number}]", KangarooRound)
         for place, sure in enumerate(one.confidences[: one.accepted + 1]):
             found[sure < threshold, place < one.accepted] += 1
     return {
@@ -302,11 +329,19 @@ def named_tokens(
     """How often the target's next token is named, along the first `most` tokens of
     recorded answers: "bare", by its last norm and LM head on the shallow rows, and
     "adapted", by the adapter between. Only tokens that the adapter was taught are
-    named."""
+    named. Raises `SpecbookError` for no answers, and for what is no answer, no such
+    target or no artifact."""
+    checks.instance(form, "form", TrunkTarget)
+    checks.instance(stored, "stored", StoredAdapter)
+    checks.integer(most, "most", least=1)
+    listed = checks.entries(answers, "answers", "recorded answers")
+    if not listed:
+        raise SpecbookError("answers is empty: no token would be named")
     ids = torch.tensor(stored.vocabulary or range(form.vocab_size))
     right: Counter[str] = Counter()
     total = 0
-    for answer in answers:
+    for number, answer in enumerate(listed):
+        checks.instance(answer, f"answers[{number}]", RecordedOutput)
         said = torch.tensor(answer.tokens[:most])
         text = [*answer.prompt_ids, *said.tolist()]
         rows = form.start(text).draft(_chain([], len(text))).tensor

@@ -50,7 +50,8 @@ def fading_target(weights: Sequence[float], vocab_size: int = 32) -> LeanTarget:
     what layer i adds is multiplied by `weights[i]`. Raises `SpecbookError` where there
     is no weight, or one that is no number."""
     wanted = [
-        float(checks.real(w, f"weights[{i}]", least=0)) for i, w in enumerate(weights)
+        checks.float64(w, f"weights[{i}]", least=0)
+        for i, w in enumerate(checks.entries(weights, "weights", "numbers"))
     ]
     if not wanted:
         raise SpecbookError("weights is empty: a target has layers")
@@ -72,7 +73,9 @@ def every_vector(
 ) -> list[Worth]:
     """All 4^L vectors of `target`, of 5 layers at most, in drafts of `most` tokens;
     shares and times are fractions where the prices are. Raises `SpecbookError` for a
-    target of more layers, and what `skip_objective.evaluate` raises."""
+    target of more layers, for what are no prices, and what `skip_objective.evaluate`
+    raises."""
+    checks.instance(prices, "prices", SkipCosts)
     layers = checks.integer(layer_count(target), "layers", least=1, most=5)
     found = []
     for bits in product((False, True), repeat=2 * layers):

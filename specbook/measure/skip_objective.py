@@ -32,6 +32,7 @@ from ..drafts.stop_threshold import MOST, ThresholdPolicy
 from ..engine import generate
 from ..errors import SpecbookError
 from ..ledger import RoundLedger
+from ..models.protocol import checked_target
 from ..models.skip_layers import SkippedPath, SkipVector, layer_count
 from ..tree import CandidateTree
 from .row_cost import measure_row_cost
@@ -175,6 +176,8 @@ def evaluate(
     median counts. Raises `SpecbookError` for no prompts, for runs of one prompt that do
     not count the same, and what decoding raises.
     """
+    checked_target(target, "eos_token_id")
+    checks.function(clock, "clock")
     texts = checks.entries(prompts, "prompts", "lists of ids")
     if not texts:
         raise SpecbookError("prompts is empty: there is nothing to decode")
@@ -238,6 +241,7 @@ def measure_costs(
     two differences that show it. Raises as `measure_row_cost` and `layer_count`.
     """
     checks.integer(most, "most", least=1)
+    checks.integer(prefix, "prefix", least=1)
     layers = layer_count(target)
     rows = [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n <= most] + [most + 1]
     verify = measure_row_cost(

@@ -29,6 +29,7 @@ import torch
 from .. import checks
 from ..errors import ArtifactError, SpecbookError
 from ..models.batched import Batch
+from ..models.protocol import checked_target
 from ..models.target import TransformersTarget
 from ..policy import SamplingPolicy
 from ..topologies import cartesian, chain
@@ -151,8 +152,7 @@ def measure_verify_time(
     """
     if not isinstance(grid, Grid):
         raise SpecbookError(f"grid must be a Grid, got {grid!r}")
-    if not hasattr(target, "vocab_size") or not hasattr(target, "start"):
-        raise SpecbookError(f"target must be a target model, got {target!r}")
+    checked_target(target)
     if grid.batches and batched is None:
         raise SpecbookError("a grid with batches needs a batched target")
     if batched is not None and not isinstance(batched, TransformersTarget):

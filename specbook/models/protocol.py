@@ -182,6 +182,16 @@ class HiddenTarget(Target, Protocol):
         ...
 
 
+def checked_target(target: Any, *more: str, name: str = "target") -> Any:
+    """`target`, checked to be a model: what every target has, and `more` of it by name.
+    Raises `SpecbookError` that names the argument."""
+    wanted = ("vocab_size", "start", *more)
+    if isinstance(target, type) or not all(hasattr(target, part) for part in wanted):
+        told = f" with {', '.join(more)}" if more else ""
+        raise SpecbookError(f"{name} must be a target model{told}, got {target!r:.80}")
+    return target
+
+
 def gives_hidden(target: Any) -> bool:
     """Whether sessions of `target` give hidden states. A table may or may not."""
     return bool(getattr(target, "gives_hidden", False))

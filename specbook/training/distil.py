@@ -62,8 +62,20 @@ def distillation_loss(
     `SpecbookError` for shapes that do not fit, ids outside the vocabulary, an id twice
     in a row, a row whose probabilities are more than 1 together, and T = 0.
     """
+    for tensor, name in (
+        (hidden, "hidden"),
+        (weight, "weight"),
+        (top_ids, "top_ids"),
+        (top_logps, "top_logps"),
+    ):
+        if checks.instance(tensor, name, torch.Tensor).dim() != 2:
+            raise SpecbookError(
+                f"{name} must have two dimensions, got {tuple(tensor.shape)}"
+            )
+    if top_ids.dtype != torch.int64:
+        raise SpecbookError(f"top_ids must be int64, got {top_ids.dtype}")
     rows, vocab_size = len(hidden), len(weight)
-    if hidden.dim() != 2 or weight.dim() != 2 or hidden.shape[1] != weight.shape[1]:
+    if hidden.shape[1] != weight.shape[1]:
         raise SpecbookError(
             f"hidden {tuple(hidden.shape)} and weight {tuple(weight.shape)} do not fit"
         )

@@ -167,7 +167,9 @@ def stored_loss(
     `features[i - 1]` [R_i, d] of head i, for the LM head `head_weight` [V, d];
     `top_ids`, `top_logps`: [R_i, k] a head. At k = V - 1 it is `teacher_loss` less the
     laws' entropy; with k = 1 and a probability of 1 (`label_rows`) `hard_label_loss`.
+    Raises `SpecbookError` as `distillation_loss`.
     """
+    checks.instance(head_weight, "head_weight", torch.Tensor)
     _check_heads(weights, features=features, top_ids=top_ids, top_logps=top_logps)
     terms = [
         distillation_loss(rows, head_weight, ids, logps, **options)
@@ -245,8 +247,15 @@ def own_tokens(
     from logits [R, V], by default the most probable. No gradient: the choice has none,
     and the article calls what could stand for it a surrogate. Labels and laws of such
     rows must be taken after the chosen tokens, where they are not the text's own.
-    Raises `SpecbookError` for pending tokens that are not as many as the rows.
+    Raises `SpecbookError` for pending tokens that are not as many as the rows, and for
+    what are no heads, rows or functions.
     """
+    checks.instance(heads, "heads", Heads)
+    checks.instance(base, "base", torch.Tensor)
+    checks.function(embed, "embed")
+    checks.function(logits, "logits")
+    if choose is not None:
+        checks.function(choose, "choose")
     _check_ids(pending, "pending")
     if len(pending) != len(base):
         raise SpecbookError(f"{len(base)} base rows and {len(pending)} pending tokens")

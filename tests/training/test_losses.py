@@ -12,6 +12,7 @@ import torch
 from specbook.errors import SpecbookError
 from specbook.training import losses
 from specbook.training.rows import head_rows
+from tests.core.test_hostile import HOSTILE, check_says_so
 from tests.heads.making import WIDTH, normal, shaken
 
 V = 7
@@ -360,6 +361,21 @@ def test_ids_and_tensors_are_looked_at(call: Any, told: str) -> None:
 def test_weights_may_be_fractions() -> None:
     found = losses.hard_label_loss([ONE], [torch.tensor([1])], [Fraction(1, 2)])
     assert float(found) == pytest.approx(math.log(V) / 2)
+
+
+@pytest.mark.parametrize("argument", ["heads", "base", "pending", "embed", "logits"])
+def test_own_tokens_are_of_heads_rows_and_functions(argument: str) -> None:
+    good = {
+        "heads": shaken("hydra"),
+        "base": normal(2, WIDTH),
+        "pending": torch.tensor([1, 4]),
+        "embed": lambda ids: normal(V, WIDTH)[ids],
+        "logits": lambda rows: rows @ normal(V, WIDTH).T,
+    }
+    losses.own_tokens(**good)
+    for label, value in HOSTILE.items():
+        if label != "a function":  # which answers None: that is no argument's fault
+            check_says_so(losses.own_tokens, {**good, argument: value})
 
 
 def test_own_tokens_need_a_pending_token_a_row() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from ...models.heads import storage
+from ...models.protocol import checked_target
 from ...policy import SamplingPolicy
 
 
@@ -29,7 +30,9 @@ class Bound:
     @classmethod
     def of(cls, target: Any, vocabulary: Sequence[int] | None) -> Bound:
         """`target` (a `HiddenTarget`), asked for the ids of `vocabulary` alone, or for
-        all with None. Raises `SpecbookError` for ids that it does not have."""
+        all with None. Raises `SpecbookError` for what is no such target, and for ids
+        that it does not have."""
+        checked_target(target, "read_out", "cut_head")
         if vocabulary is None:
             return cls(target, target.read_out)
         ids = storage.checked_vocabulary(vocabulary, target.vocab_size)
