@@ -35,6 +35,8 @@ SHOWN_TIES = 4
 
 def lines(advice: Advice, flips: Sequence[Flip] = ()) -> list[str]:
     """What to run, how sure that is, what comes near, and what would change it."""
+    checks.instance(advice, "advice", Advice)
+    flips = _flips(flips)
     best, plain = advice.best, advice.plain
     told = [f"advised: {best.name}"]
     if best is plain:
@@ -72,6 +74,11 @@ def lines(advice: Advice, flips: Sequence[Flip] = ()) -> list[str]:
             why = "; ".join(reason.why for reason in one.why)
             told.append(f"faster, and kept out: {one.estimate.name} ({why})")
     return told
+
+
+def _flips(flips: Any) -> list[Flip]:
+    listed = checks.entries(flips, "flips", "Flips")
+    return [checks.instance(f, f"flips[{i}]", Flip) for i, f in enumerate(listed)]
 
 
 def _ms(one: Estimate) -> str:
@@ -137,16 +144,17 @@ def manifest(
     that is known; `inputs`: as `reading.digests` gives them. Times are in seconds.
     Raises `SpecbookError` for values that JSON cannot hold."""
     checks.instance(advice, "advice", Advice)
+    flips = _flips(flips)
     refused = {one.estimate.configuration: one.why for one in advice.refused}
     listed = [*advice.ranking, *(one.estimate for one in advice.refused)]
     values = {
         "kind": KIND,
         "format": FORMAT,
         "specbook": __version__,
-        "settings": dict(settings),
-        "machine": dict(machine),
-        "here": None if here is None else dict(here),
-        "inputs": dict(inputs),
+        "settings": _plain(settings, "settings"),
+        "machine": _plain(machine, "machine"),
+        "here": None if here is None else _plain(here, "here"),
+        "inputs": _plain(inputs, "inputs"),
         "constraints": asdict(advice.constraints),
         "advised": advice.best.name,
         "configuration": asdict(advice.best.configuration),
@@ -170,6 +178,10 @@ def manifest(
     except (TypeError, ValueError, OverflowError) as error:
         raise SpecbookError(f"a manifest holds plain values: {error}") from None
     return {**plain, "sha256": _digest(plain)}
+
+
+def _plain(values: Any, name: str) -> dict[str, Any]:
+    return dict(checks.instance(values, name, Mapping))
 
 
 def _values(one: Estimate) -> dict[str, Any]:
@@ -208,30 +220,33 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         if values.get("sha256") != _digest(
             {name: value for name, value in values.items() if name != "sha256"}
         ):
-            raise ArtifactError(f"{path} was changed: its SHA-256 is another")
-        for name in ("settings", "machine", "inputs"):
-            checks.instance(values.get(name), name, dict)
-        asked = read_as(Constraints, values["constraints"], "constraints")
-        again = advise(
-            [_estimate(one) for one in values["estimates"]], replace(asked, speedup=0)
-        )
-        chosen = read_as(Configuration, values["configuration"], "configuration")
-        told = next((e for e in again.ranking if e.configuration == chosen), None)
-        near = 1 + _AGREES
-        if told is None or told.per_token > again.best.per_token * near:
-            raise ArtifactError(
-                f"{path} advises {chosen.name}, its estimates {again.best.name}"
-            )
-        if again.speedup * near < asked.speedup or told.name != values.get("advised"):
-            raise ArtifactError(
-                f"{path} says {values.get('advised')} and {asked.speedup} times as "
-                f"fast, its estimates {told.name} and {float(again.speedup)}"
-            )
-    except ArtifactError:
-        raise
+            raise ArtifactError("it was changed: its SHA-256 is another")
+        _check_answer(values)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise ArtifactError(f"{path} is damaged: {error}") from error
     return values
+
+
+def _check_answer(values: Mapping[str, Any]) -> None:
+    """Works the answer out again: it is the one told, or level with it."""
+    for name in ("settings", "machine", "inputs"):
+        checks.instance(values.get(name), name, dict)
+    asked = read_as(Constraints, values["constraints"], "constraints")
+    again = advise(
+        [_estimate(one) for one in values["estimates"]], replace(asked, speedup=0)
+    )
+    chosen = read_as(Configuration, values["configuration"], "configuration")
+    told = next((e for e in again.ranking if e.configuration == chosen), None)
+    near = 1 + _AGREES
+    if told is None or told.per_token > again.best.per_token * near:
+        raise ArtifactError(
+            f"it advises {chosen.name}, its estimates {again.best.name}"
+        )
+    if again.speedup * near < asked.speedup or told.name != values.get("advised"):
+        raise ArtifactError(
+            f"it says {values.get('advised')} and {asked.speedup} times as fast, its "
+            f"estimates {told.name} and {float(again.speedup)}"
+        )
 
 
 def _estimate(values: Any) -> Estimate:

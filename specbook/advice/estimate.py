@@ -73,7 +73,7 @@ class Estimate:
         if self.worlds is not None:
             try:
                 worlds = np.asarray(self.worlds, dtype=np.float64)
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, OverflowError) as error:
                 raise SpecbookError(f"worlds must hold times: {error}") from None
             sound = worlds.ndim == 1 and len(worlds) > 0
             if not sound or not (np.isfinite(worlds) & (worlds > 0)).all():

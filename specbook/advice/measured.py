@@ -86,6 +86,7 @@ def estimates_of(
     if not isinstance(runs, Mapping) or not runs:
         raise SpecbookError(f"runs must map configurations to runs, got {runs!r}")
     checks.integer(worlds, "worlds", least=1)
+    checks.text(basis, "basis")
     held = checks.instance(
         {} if extra_bytes is None else extra_bytes, "extra_bytes", Mapping
     )
@@ -165,6 +166,10 @@ def from_frontier(
     """
     if not isinstance(file, FrontierFile):
         raise SpecbookError(f"not a FrontierFile: {file!r}")
+    checks.float64(temperature, "temperature", least=0)
+    for told, name in ((dtype, "dtype"), (workload, "workload")):
+        if told is not None:
+            checks.text(told, name)
     for value, name, there in (
         (temperature, "temperature", temperatures(file)),
         (dtype, "dtype", dtypes(file, temperature)),
@@ -195,12 +200,12 @@ def from_frontier(
             memory[one] = max(memory.get(one, 0), held)
     if not chosen:
         raise SpecbookError("no prompt of the frontier is among those that were named")
-    told = workload or "all workloads"
+    of = workload or "all workloads"
     count = len(chosen[PLAIN]) if PLAIN in chosen else 0
     return estimates_of(
         chosen,
         extra_bytes=memory,
-        basis=f"{count} decoded prompts, {told}"
+        basis=f"{count} decoded prompts, {of}"
         + (f", priced for {batch} requests" if shared else ""),
         how="predicted" if shared else "measured",
         worlds=worlds,

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from .. import checks
 from ..errors import SpecbookError
 from . import schema
 
@@ -17,7 +18,7 @@ from . import schema
 def line(options: Mapping[str, Any]) -> str:
     """`--name value` for each option, in order."""
     words = []
-    for name, value in options.items():
+    for name, value in checks.instance(options, "options", Mapping).items():
         told = ",".join(map(repr, value)) if isinstance(value, list) else str(value)
         words += [f"--{name}", shlex.quote(told)]
     return " ".join(words)
@@ -28,8 +29,8 @@ def parse(text: str, name: str) -> dict[str, Any]:
     Raises `SpecbookError` for one that it does not know or that stands twice."""
     known = schema.load(name)["properties"]
     try:
-        words = shlex.split(text)
-    except (ValueError, AttributeError) as problem:
+        words = shlex.split(checks.text(text, "text"))
+    except ValueError as problem:
         raise SpecbookError(f"not a command line: {problem}") from None
     found: dict[str, Any] = {}
     for place in range(0, len(words), 2):

@@ -132,6 +132,14 @@ class Export:
         return made
 
 
+def made_from(inputs: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The inputs of an export; None is none: options alone."""
+    told: Mapping[str, str] = checks.instance(
+        {} if inputs is None else inputs, "inputs", Mapping
+    )
+    return told
+
+
 def replaceable(out: Any, engine: str, what: str) -> Path:
     """`out` as a file that may be written: new, or an earlier export of the same kind.
     Raises `SpecbookError` for a folder or one that takes no files, `ArtifactError` for

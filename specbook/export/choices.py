@@ -18,7 +18,7 @@ from ..errors import TreeError
 from ..topologies.progress import shape_of
 from ..tree import CandidateTree
 from . import schema
-from .artifact import Export
+from .artifact import Export, made_from
 
 MEDUSA_TOPK = 10
 """`TOPK` of Medusa's `medusa/model/utils.py`: it drafts so many tokens a head."""
@@ -115,7 +115,7 @@ def export_tree(
         schema=form.schema,
         body=json.dumps(settings) + "\n",
         command=form.command,
-        inputs=inputs or {},
+        inputs=made_from(inputs),
         notes=form.notes,
     )
 

@@ -14,7 +14,7 @@ from ..drafts.prompt_lookup import PromptLookup
 from ..errors import SpecbookError
 from . import arguments, schema
 from . import rates as converting
-from .artifact import Export
+from .artifact import Export, made_from
 
 _COMMAND = "llama-server -m MODEL.gguf"
 
@@ -110,6 +110,6 @@ def _export(
         schema="llama_cpp",
         body=told + "\n",
         command=f"{_COMMAND} {told}",
-        inputs=inputs or {},
+        inputs=made_from(inputs),
         notes=notes,
     )

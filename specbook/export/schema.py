@@ -26,11 +26,18 @@ def _is_integer(checker: Any, value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_number(checker: Any, value: Any) -> bool:
+    return isinstance(value, float) or _is_integer(checker, value)
+
+
 _Validator = extend(
     Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {"integer": _is_integer, "number": _is_number}
+    ),
 )
-"""JSON Schema counts 3.0 among the integers; engines, and a shell's options, do not."""
+"""JSON Schema counts 3.0 among the integers, engines and a shell's options do not; and
+what has no order, such as a complex number, is no number of JSON."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +57,13 @@ def names() -> list[str]:
     return sorted(name.removesuffix(".json") for name in found)
 
 
-@lru_cache
 def load(name: str) -> Mapping[str, Any]:
     """The schema called `name`. Raises `SpecbookError` for an unknown one."""
-    checks.one_of(name, "schema", names())
+    return _read(checks.one_of(name, "schema", names()))
+
+
+@lru_cache
+def _read(name: str) -> Mapping[str, Any]:
     path = resources.files(__package__) / "schemas" / f"{name}.json"
     schema = json.loads(path.read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(schema)

@@ -17,7 +17,7 @@ from ..drafts.prompt_lookup import PromptLookup
 from ..drafts.rest import Rest
 from ..errors import SpecbookError
 from . import arguments, schema
-from .artifact import Export
+from .artifact import Export, made_from
 from .schedule import BatchChoice, check_choices
 
 _LAUNCH = "python -m sglang.launch_server --model-path MODEL"
@@ -66,7 +66,7 @@ def adaptive(
             f"{_LAUNCH} {arguments.line(flags)} --speculative-adaptive "
             "--speculative-adaptive-config <FILE>"
         ),
-        inputs=inputs or {},
+        inputs=made_from(inputs),
         notes=(
             "A batch size between two entries takes one of them: SGLang pads it to a "
             "captured size and picks the nearest.",
@@ -152,7 +152,7 @@ def ngram(
         schema="sglang_ngram",
         body=told + "\n",
         command=f"{_LAUNCH} {told}",
-        inputs=inputs or {},
+        inputs=made_from(inputs),
         notes=(
             "SGLang's trie holds what all requests said, and ranks by its own rule: "
             "these are sizes for it, not the same source.",
@@ -205,7 +205,7 @@ def corpus(
             "12 --speculative-ngram-external-sam-budget 11 "
             f"--speculative-ngram-external-corpus-path <FILE>{flags}"
         ),
-        inputs=inputs or {},
+        inputs=made_from(inputs),
         notes=tuple(notes),
     )
 

@@ -19,7 +19,7 @@ from ..drafts.suffix import Suffix
 from ..errors import SpecbookError
 from . import rates as converting
 from . import schema
-from .artifact import Export
+from .artifact import Export, made_from
 from .schedule import BatchChoice, ranges
 from .vllm_proposer import SOURCE_VARIABLE
 from .vllm_proposer import Proposer as Proposer  # its path is what vLLM is told
@@ -104,7 +104,7 @@ def with_rates(
         schema="vllm",
         body=json.dumps(made) + "\n",
         command=_COMMAND,
-        inputs=inputs or {},
+        inputs=made_from(inputs),
         notes=(
             "For timing only: drafts are accepted by lot, so the text is none of the "
             "model's.",
@@ -147,7 +147,7 @@ def with_schedule(
         schema="vllm",
         body=json.dumps(made) + "\n",
         command=_COMMAND,
-        inputs=inputs or {},
+        inputs=made_from(inputs),
         notes=(f"Predicted speed over plain decoding: {speeds}.",),
     )
 
@@ -231,7 +231,7 @@ def custom(
         schema="vllm",
         body=json.dumps(made) + "\n",
         command=f"{SOURCE_VARIABLE}={shlex.quote(told)} {_COMMAND}",
-        inputs=inputs or {},
+        inputs=made_from(inputs),
         notes=(
             "specbook must be installed where vLLM runs.",
             "vLLM calls this interface experimental: see the version above.",
@@ -262,7 +262,7 @@ def _lookup(
         schema="vllm",
         body=json.dumps(made) + "\n",
         command=_COMMAND,
-        inputs=inputs or {},
+        inputs=made_from(inputs),
         notes=notes,
     )
 

@@ -235,7 +235,9 @@ def test_replayed_is_replay_priced_by_the_profile(rows):
 def test_a_limit_that_was_played_is_part_of_the_configuration(rows):
     recorded = recording.load(0.0, workload="edit_code", half="development")
     few, many = (
-        predicting.replayed("prompt_lookup", PromptLookup.tuned(), recorded, rows, most=n)
+        predicting.replayed(
+            "prompt_lookup", PromptLookup.tuned(), recorded, rows, most=n
+        )
         for n in (2, 16)
     )
     assert (few.configuration.most, many.configuration.most) == (2, 16)
@@ -249,7 +251,9 @@ def test_answers_of_another_target_price_nothing(rows):
     with pytest.raises(SpecbookError, match="of another, the times of"):
         predicting.replayed("prompt_lookup", PromptLookup.tuned(), other, rows)
     by_hand = recording.Recording.of([([1, 2, 1], [2, 1, 2])])
-    assert predicting.replayed("prompt_lookup", PromptLookup(), by_hand, rows).tokens >= 1
+    assert (
+        predicting.replayed("prompt_lookup", PromptLookup(), by_hand, rows).tokens >= 1
+    )
 
 
 def test_rows_say_what_they_are_of():
@@ -372,7 +376,9 @@ def test_answers_follow_what_is_asked(change, use, when, before, after):
 
 def test_the_guide_looks_at_rules_that_are_asked_for():
     """A heuristic that wins is no reason to copy where exact rules are asked for."""
-    losing = [replace(e, tokens=1) if e.configuration == LOOKUP else e for e in several()]
+    losing = [
+        replace(e, tokens=1) if e.configuration == LOOKUP else e for e in several()
+    ]
     times = {1: 1}
     for exact in (True, False):
         here = Situation(losing, Constraints(exact=exact), times)
@@ -508,7 +514,11 @@ def test_shapes_of_one_name_are_told_apart(tmp_path):
     )
     assert values["configuration"]["parents"] == [-1, -1]
     forged = {n: v for n, v in values.items() if n != "sha256"}
-    forged["configuration"] = {**values["configuration"], "parents": [-1, 0], "ranks": [0, 0]}
+    forged["configuration"] = {
+        **values["configuration"],
+        "parents": [-1, 0],
+        "ranks": [0, 0],
+    }
     forged["sha256"] = answer._digest(forged)
     with pytest.raises(ArtifactError, match="its estimates"):
         answer.load(answer.save(forged, tmp_path / "advice.json"))

@@ -11,8 +11,18 @@ from typing import Any
 
 import pytest
 
-from specbook.advice import Constraints, Estimate, advise, answer, flips, guide, measured
-from specbook.advice import predicted, regret, sweep
+from specbook.advice import (
+    Constraints,
+    Estimate,
+    advise,
+    answer,
+    flips,
+    guide,
+    measured,
+    predicted,
+    regret,
+    sweep,
+)
 from specbook.advice.constraints import refusals
 from specbook.advice.needs import needs_of
 from specbook.drafts.prompt_lookup import PromptLookup
@@ -209,7 +219,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "llama_cpp.rates": (
         llama_cpp.rates,
-        {"values": [0.5], "spec_type": "draft-simple", "draft_model": "m", "inputs": {}},
+        {
+            "values": [0.5],
+            "spec_type": "draft-simple",
+            "draft_model": "m",
+            "inputs": {},
+        },
     ),
     "chain_rates": (rates.chain_rates, {"observed": COUNTS.observed(), "length": 2}),
     "of_a_tree": (rates.of_a_tree, {"observed": COUNTS.observed()}),

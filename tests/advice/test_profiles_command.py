@@ -87,7 +87,16 @@ def advise(*words):
 
 def test_the_command_answers_from_profiles(times, counts, models, tmp_path):
     out = tmp_path / "advice.json"
-    words = ["--times", times, "--counts", counts, "--target", models, "--draft", models]
+    words = [
+        "--times",
+        times,
+        "--counts",
+        counts,
+        "--target",
+        models,
+        "--draft",
+        models,
+    ]
     done = advise(*words, "--workload", "chat", "--out", out)
     assert done.exit_code == 0, done.output
     assert "advised: draft_model, chain 3, top k / greedy" in done.stdout
@@ -123,7 +132,16 @@ def test_the_command_answers_from_profiles(times, counts, models, tmp_path):
     ],
 )
 def test_what_cannot_be_answered_is_refused(times, counts, models, words, told):
-    files = ["--times", times, "--counts", counts, "--target", models, "--draft", models]
+    files = [
+        "--times",
+        times,
+        "--counts",
+        counts,
+        "--target",
+        models,
+        "--draft",
+        models,
+    ]
     refused(last_line(advise(*files, *words)), told)
 
 
@@ -165,7 +183,16 @@ def test_a_profile_of_another_machine(times, counts, models, tmp_path):
     profile = VerifyProfile.load(times)
     profile.machine["processor"] = profile.machine["line"] = "a machine far away"
     profile.save(times)
-    words = ["--times", times, "--counts", counts, "--target", models, "--draft", models]
+    words = [
+        "--times",
+        times,
+        "--counts",
+        counts,
+        "--target",
+        models,
+        "--draft",
+        models,
+    ]
     words += ["--workload", "chat"]
     refused(advise(*words), "measured with processor 'a machine far away'")
     out = tmp_path / "out.json"
@@ -227,7 +254,16 @@ def test_counts_of_some_workloads_are_not_compared_with_recordings_of_all(measur
 
 
 def test_an_advice_is_not_written_over_another_file(times, counts, models):
-    words = ["--times", times, "--counts", counts, "--target", models, "--draft", models]
+    words = [
+        "--times",
+        times,
+        "--counts",
+        counts,
+        "--target",
+        models,
+        "--draft",
+        models,
+    ]
     before = counts.read_bytes()
     refused(advise(*words, "--out", counts), "is no specbook advice")
     assert counts.read_bytes() == before

@@ -84,15 +84,28 @@ def test_the_place_is_told():
         ("vllm", {**GOOD["vllm"], "num_speculative_tokens": True}),
         ("medusa", [[0.0]]),
         ("sglang_adaptive", {"1": {"candidate_steps": [2.0]}}),
-        ("sglang_adaptive", {"1\n": {"candidate_steps": [2]}, **GOOD["sglang_adaptive"]}),
+        (
+            "sglang_adaptive",
+            {"1\n": {"candidate_steps": [2]}, **GOOD["sglang_adaptive"]},
+        ),
         ("llama_cpp", {**GOOD["llama_cpp"], "spec-ngram-simple-size-n": 4.0}),
-        ("vllm_token_tree", {"speculative_token_tree": "[(x)]", "num_speculative_tokens": 1}),
-        ("vllm_token_tree", {"speculative_token_tree": "[()]", "num_speculative_tokens": 1}),
-        ("vllm_token_tree", {"speculative_token_tree": "[(0)]", "num_speculative_tokens": 1}),
+        (
+            "vllm_token_tree",
+            {"speculative_token_tree": "[(x)]", "num_speculative_tokens": 1},
+        ),
+        (
+            "vllm_token_tree",
+            {"speculative_token_tree": "[()]", "num_speculative_tokens": 1},
+        ),
+        (
+            "vllm_token_tree",
+            {"speculative_token_tree": "[(0)]", "num_speculative_tokens": 1},
+        ),
     ],
 )
 def test_what_only_looks_right(name, bad):
-    """3.0 is an integer to JSON Schema, and to no engine; `$` ends before a line's end."""
+    """3.0 is an integer to JSON Schema, and to no engine; `$` stands before a last line
+    end, too."""
     with pytest.raises(SpecbookError):
         schema.check(bad, name)
 
