@@ -48,6 +48,12 @@ def measure_row_cost(
         raise SpecbookError(f"rows must be two or more, increasing from 1: {counts}")
     checks.integer(prefix, "prefix", least=1)
     checks.integer(repeats, "repeats", least=1)
+    limit = getattr(target, "context_limit", None)
+    if limit is not None and prefix + counts[-1] > limit:
+        raise SpecbookError(
+            f"{counts[-1]} rows behind {prefix} tokens need a longer context than the "
+            f"target's {limit}"
+        )
     # Any ids will do: a forward's time does not depend on which tokens it reads.
     text = [7 * i % target.vocab_size for i in range(prefix + counts[-1])]
     session = target.start(text[:prefix])

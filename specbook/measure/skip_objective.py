@@ -176,13 +176,13 @@ def evaluate(
     median counts. Raises `SpecbookError` for no prompts, for runs of one prompt that do
     not count the same, and what decoding raises.
     """
-    checked_target(target, "eos_token_id")
-    checks.function(clock, "clock")
     texts = checks.entries(prompts, "prompts", "lists of ids")
     if not texts:
         raise SpecbookError("prompts is empty: there is nothing to decode")
     checks.integer(max_new_tokens, "max_new_tokens", least=2)
     checks.integer(repeats, "repeats", least=1)
+    checks.function(clock, "clock")
+    checked_target(target, "eos_token_id")
     policy = ThresholdPolicy() if policy is None else policy
     source = DraftVerify(vector, most=most, policy=policy)
     total: Counter[int] = Counter()

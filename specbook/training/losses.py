@@ -68,7 +68,7 @@ def hard_label_loss(
     [R_i]. Nats. A head without rows adds nothing. Raises `SpecbookError` for counts or
     shapes that do not fit, and for a label that is none of the V tokens.
     """
-    _check_heads(weights, logits=logits, labels=labels)
+    weights = _check_heads(weights, logits=logits, labels=labels)
     terms = []
     for head, (rows, wanted) in enumerate(zip(logits, labels, strict=True), start=1):
         if rows.dim() != 2 or wanted.shape != rows.shape[:1]:
@@ -99,7 +99,7 @@ def teacher_loss(
     With a law that is sure of the label this is `hard_label_loss`. Its least value is
     the laws' entropy, not 0. Raises `SpecbookError` for rows that are no laws.
     """
-    _check_heads(weights, logits=logits, laws=laws)
+    weights = _check_heads(weights, logits=logits, laws=laws)
     terms = []
     for head, (rows, law) in enumerate(zip(logits, laws, strict=True), start=1):
         _check_pair(head, rows, law, "laws")
@@ -132,7 +132,7 @@ def tempered_loss(
     heat = checks.float64(temperature, "temperature", least=0)
     if heat == 0:
         raise SpecbookError("temperature must be above 0")
-    _check_heads(weights, logits=logits, teacher_logits=teacher_logits)
+    weights = _check_heads(weights, logits=logits, teacher_logits=teacher_logits)
     terms = []
     for head, (rows, taught) in enumerate(
         zip(logits, teacher_logits, strict=True), start=1
@@ -170,7 +170,9 @@ def stored_loss(
     Raises `SpecbookError` as `distillation_loss`.
     """
     checks.instance(head_weight, "head_weight", torch.Tensor)
-    _check_heads(weights, features=features, top_ids=top_ids, top_logps=top_logps)
+    weights = _check_heads(
+        weights, features=features, top_ids=top_ids, top_logps=top_logps
+    )
     terms = [
         distillation_loss(rows, head_weight, ids, logps, **options)
         if len(rows)
@@ -194,7 +196,7 @@ def state_loss(
     the numbers of a row: half the square of a difference up to 1, its size less a half
     beyond. Raises `SpecbookError` for counts or shapes that do not fit.
     """
-    _check_heads(weights, features=features, states=states)
+    weights = _check_heads(weights, features=features, states=states)
     terms = []
     for head, (rows, truth) in enumerate(zip(features, states, strict=True), start=1):
         _check_pair(head, rows, truth, "states")
@@ -275,10 +277,12 @@ def _check_ids(ids: Any, name: str) -> None:
         raise SpecbookError(f"{name} must be an int64 tensor [n], got {ids!r}")
 
 
-def _check_heads(weights: Sequence[float], **columns: Sequence[Any]) -> None:
-    """As many tensors of each as there are heads, and weights that can weigh."""
-    for place, weight in enumerate(checks.entries(weights, "weights", "numbers")):
+def _check_heads(weights: Sequence[float], **columns: Sequence[Any]) -> Sequence[float]:
+    """The weights: numbers that can weigh, as many as there are tensors of each."""
+    weights = [
         checks.float64(weight, f"weights[{place}]", least=0)
+        for place, weight in enumerate(checks.entries(weights, "weights", "numbers"))
+    ]
     counts = {}
     for name, column in columns.items():
         if not isinstance(column, Sequence):
@@ -291,6 +295,7 @@ def _check_heads(weights: Sequence[float], **columns: Sequence[Any]) -> None:
         raise SpecbookError(
             f"{len(weights)} weights for {counts}: one a head is needed"
         )
+    return weights
 
 
 def _check_pair(head: int, rows: torch.Tensor, other: torch.Tensor, name: str) -> None:

@@ -31,7 +31,7 @@ from tests.core.test_hostile import HOSTILE, check_says_so
 TEXT = [3, 1, 4, 1, 5]
 LEAN = LeanTarget(tiny.tiny_llama())
 FORM = sharing(self_traces.tiny_target("llama", 2), 1)
-VECTOR = SkipVector.from_text("..")
+VECTOR = SkipVector.from_text("am")
 PRICES = SkipCosts(
     **{name: Fraction(1) for name in ("attention", "mlp", "base", "state")},
     verify=((1, Fraction(1)), (3, Fraction(2))),
@@ -49,7 +49,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "kangaroo_work": (self_traces.kangaroo_work, {"family": "llama", "text": TEXT}),
     "skipping_work": (
         self_traces.skipping_work,
-        {"family": "llama", "vector": "..", "text": TEXT},
+        {"family": "llama", "vector": "am", "text": TEXT},
     ),
     "chain_gaps": (
         self_traces.chain_gaps,
@@ -63,7 +63,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         self_traces.threshold_rounds,
         {
             "target": LEAN,
-            "source": DraftVerify("..", most=2),
+            "source": DraftVerify("am", most=2),
             "prompt": TEXT,
             "max_new_tokens": 3,
         },
@@ -79,6 +79,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "threshold": 0,
         },
     ),
+    "learning_tensors": (self_traces.learning_tensors, {"family": "llama"}),
     "judged": (
         self_traces.judged,
         {

@@ -39,6 +39,9 @@ from ...proposal import (
 from ..stop_threshold import MOST, StopThreshold, ThresholdPolicy
 from .planned import PlannedSession, PlannedSource, _Place, check_policy
 
+LONGEST = 4096
+"""Tokens that a draft may be asked to have: beyond it a slip of the hand, no plan."""
+
 SHIPPED = ("skip", "smollm2")
 """Where in `data/` the vector lies that was searched for the book's own target."""
 
@@ -81,7 +84,7 @@ class DraftVerify(PlannedSource):
     ) -> None:
         self._stored: skip_storage.StoredSkip | None = None
         self.vector, self._stored = _vector(vector)
-        self.most = checks.integer(most, "most", least=1)
+        self.most = checks.integer(most, "most", least=1, most=LONGEST)
         if isinstance(policy, str):
             policy = ThresholdPolicy(policy)
         if not isinstance(policy, ThresholdPolicy):
