@@ -43,6 +43,10 @@ SIDES = ("plain", "peer")
 DEEPEST = 8
 """Of the depths that are drawn: a long copy would leave no room for the others."""
 
+RARE = 0.02
+"""A depth that fewer of the drafting rounds offered is not drawn, nor what is below it:
+its share would be that of a handful of rounds."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -433,12 +437,15 @@ def ledgers(rows: Sequence[Decoded]) -> list[RoundLedger]:
     ]
 
 
-def depths(rows: Sequence[Decoded]) -> list[float]:
+def depths(rows: Sequence[Decoded], rare: float = 0.0) -> list[float]:
     """Acceptance by depth: entry d - 1 is the share, of the rounds that had a candidate
-    at depth d, of those that published one there. [] where nothing was drafted."""
+    at depth d, of those that published one there. [] where nothing was drafted. `rare`:
+    it ends above the first depth that less than this share of the drafting rounds had.
+    """
     traces = [row.trace for row in rows if row.trace is not None]
     deepest = max((len(t.drafted_by_depth) for t in traces), default=0)
-    shares = []
+    shares: list[float] = []
+    drafting = 0
     for depth in range(1, deepest + 1):
         offered = sum(
             count
@@ -446,6 +453,9 @@ def depths(rows: Sequence[Decoded]) -> list[float]:
             for reached, (count, _) in enumerate(t.draft_seconds_by_depth)
             if reached >= depth
         )
+        drafting = drafting or offered
+        if offered < rare * drafting:
+            break
         taken = sum(
             t.accepted_by_depth[depth - 1]
             for t in traces
@@ -571,7 +581,7 @@ def _depth_figure(file: FrontierFile, found: Any, draw: Any) -> FramedFigure:
         rows = decoded(
             file, one.configuration, one.workload, one.dtype, one.temperature
         )
-        if shares := depths(rows)[:DEEPEST]:
+        if shares := depths(rows, RARE)[:DEEPEST]:
             lines[one.configuration.name] = shares
     if not lines:
         raise SpecbookError("no configuration drafted anything")

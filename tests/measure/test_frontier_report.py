@@ -159,6 +159,25 @@ def test_acceptance_by_depth_counts_rounds_that_offered_the_depth() -> None:
     assert report.depths(report.decoded(file, PLAIN)) == []
 
 
+def test_a_depth_that_hardly_a_round_offered_is_not_drawn() -> None:
+    """Of the three drafting rounds two are deeper than 2 and one is deeper than 4."""
+    file = frontier()
+    refused = row(
+        LOOKUP,
+        "edit-3",
+        0.4,
+        8,
+        drafted_by_depth=(1, 1),
+        rounds_by_nodes=(7, 0, 1),
+        accepted_by_depth=(0, 0),
+        draft_seconds_by_depth=((7.0, 0.0), (0.0, 0.0), (1.0, 0.1)),
+    )
+    rows = [*report.decoded(file, LOOKUP, "edit"), refused]
+    every = report.depths(rows)
+    assert [len(report.depths(rows, rare)) for rare in (0.3, 0.5, 0.7)] == [6, 4, 2]
+    assert report.depths(rows, 0.5) == every[:4]
+
+
 def test_ledgers_keep_tokens_and_rounds() -> None:
     made = report.ledgers(report.decoded(frontier(), LOOKUP, "edit"))
     assert len(made) == 6 and sum(one.committed_tokens for one in made) == 16
