@@ -232,6 +232,13 @@ def test_the_vectors_are_counted_before_they_are_walked_through(question: Any) -
     assert counted >= listed
 
 
+def test_draws_beyond_the_support_are_counted_one_by_one() -> None:
+    # One token has all of q; two of the four others follow, in 4 * 3 orders.
+    q = [F(1), F(0), F(0), F(0), F(0)]
+    asked = ask([F(1, 5)] * 5, q, 3, "without_replacement")
+    assert count_of_vectors(asked) == 12 == len(drafted(q, 3, "without_replacement"))
+
+
 def test_what_is_no_rule_and_no_draft_is_refused_by_name() -> None:
     rule, draws = verifiers.get("membership").select, lambda chance: []
     with pytest.raises(ContractError, match="select must be callable"):

@@ -149,3 +149,9 @@ def test_laws_of_two_sizes_are_refused() -> None:
 def test_what_is_no_block_is_refused_by_name(blocks: Any, words: str) -> None:
     with pytest.raises(SpecbookError, match=words):
         continued(blocks, P, 2)
+
+
+@pytest.mark.parametrize("length", [0, -1])
+def test_a_text_has_at_least_one_token(length: int) -> None:
+    with pytest.raises(SpecbookError, match="length must be at least 1"):
+        continued({((), 0): Fraction(1)}, P, length)

@@ -316,7 +316,8 @@ def test_each_changed_field_is_named() -> None:
         }
     other_shape = artifact(parents=(-1, -1, 0, 0), ranks=(0, 1, 0, 1))
     assert set(made.stale(topology_hash=other_shape.topology_hash)) == {"topology_hash"}
-    assert made.stale(temperature=0.7) == {}
+    # The two temperatures themselves were calibrated, too.
+    assert all(made.stale(temperature=t) == {} for t in (0.6, 0.7, 0.8))
     assert made.stale(temperature=0) == {"temperature": ((0.6, 0.8), 0.0)}
     with pytest.raises(ArtifactError, match="has no colour"):
         made.stale(colour="red")
@@ -355,6 +356,17 @@ def test_what_cannot_be_written_is_named_and_leaves_nothing(tmp_path: Path) -> N
             artifact().save(tmp_path / name)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
     assert (tmp_path / "file").read_text(encoding="utf-8") == "here first"
+
+
+def test_a_full_disk_is_named_and_not_the_file_that_was_never_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ArtifactError, match="cannot be written: no space left"):
+        artifact().save(tmp_path / "tree.json")
 
 
 def test_every_damaged_byte_is_refused(tmp_path: Path) -> None:
