@@ -318,6 +318,21 @@ def test_a_verifier_contract_names_its_bad_field(changes: Any, told: str) -> Non
         contract("bad", **changes)
 
 
+def test_contracts_keep_their_lists_as_tuples() -> None:
+    changes = ["another tokenizer", "a longer text"]
+    made = SourceContract(
+        "s",
+        NORMAL,
+        SamplingRelation.IID,
+        Topology.TREE,
+        invalidated_by=changes,  # type: ignore[arg-type]
+    )
+    assert made.invalidated_by == tuple(changes)
+    part = verifiers.get("membership").contract
+    whole = dataclasses.replace(part, parts=[part])  # type: ignore[arg-type]
+    assert whole.parts == (part,)
+
+
 @pytest.mark.parametrize(
     "arguments, told",
     [
@@ -330,8 +345,10 @@ def test_a_verifier_contract_names_its_bad_field(changes: Any, told: str) -> Non
     ids=named,
 )
 def test_a_source_contract_names_its_bad_field(arguments: Any, told: str) -> None:
-    with pytest.raises(SpecbookError, match=told):
+    with pytest.raises(SpecbookError, match=told) as refused:
         SourceContract(*arguments)
+    # Whoever catches the errors of contracts catches these.
+    assert isinstance(refused.value, ContractError) or told == "cost_term"
 
 
 @pytest.mark.parametrize("thing", [None, 3, object(), ["membership"], b"greedy"])

@@ -45,6 +45,14 @@ def test_where_no_slot_increases_it_is_the_recurrence(p: Any, depth: int) -> Non
         assert expected_progress(growth.shape(n), p) == score
 
 
+@pytest.mark.parametrize("n", [0, 5])
+def test_a_growth_has_no_tree_of_another_size(n: int) -> None:
+    growth = grow(4, None, [0, Fraction(1, 2)])
+    assert growth.shape(4).node_count == 3
+    with pytest.raises(SpecbookError, match="n must be at"):
+        growth.shape(n)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(slots(most=3), min_size=1, max_size=4))
 def test_also_by_depth(rows: Any) -> None:

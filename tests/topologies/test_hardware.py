@@ -413,6 +413,7 @@ def test_every_damaged_byte_is_refused(tmp_path: Path) -> None:
         ({"verify_curve": ()}, "verify_curve"),
         ({"verify_curve": ((1, 1.0), (1, 2.0))}, "sizes that differ"),
         ({"verify_curve": ((1, 0.0),)}, "takes 0"),
+        ({"verify_curve": ((0, 1.0),)}, r"verify_curve\[0\]\[0\] must be at least 1"),
         ({"acceptance": np.array(0.5)}, "acceptance"),
         # A slot, or a depth, that nothing was measured for.
         ({"parents": (-1, -1, -1), "ranks": (0, 1, 2)}, "child 3"),

@@ -211,6 +211,20 @@ def test_numbers_of_every_kind_are_read() -> None:
     )
 
 
+def test_siblings_come_by_rank_however_they_were_listed() -> None:
+    shape = shape_of([-1, -1, 0, 0], [1, 0, 3, 2])
+    assert shape.token_ids == (0, 1, 2, 3)
+    assert shape.parents == (-1, -1, 1, 1)
+
+
+@pytest.mark.parametrize("n, d", [(0, 2), (-1, 2), (5, 2), (2, -1), (2, 3)])
+def test_a_table_answers_for_its_own_sizes_alone(n: int, d: int) -> None:
+    table = solve(4, 2, [0, Fraction(1, 2)])
+    for ask in (table.score, table.most, table.tree):
+        with pytest.raises(SpecbookError, match="must be at (least|most)"):
+            ask(n, d)
+
+
 @pytest.mark.parametrize(
     ("parents", "ranks", "told"),
     [
