@@ -113,6 +113,13 @@ class Reach:
             for line, tests in lines.items():
                 own.setdefault(line, set()).update(tests)
 
+    def restrict(self, names: set[str]) -> None:
+        """Forget the tests that are not among `names`."""
+        self.seconds = {n: t for n, t in self.seconds.items() if n in names}
+        for lines in self.tests.values():
+            for tests in lines.values():
+                tests &= names
+
     def of(self, path: str, lines: Iterable[int]) -> list[str]:
         """The tests to run for a change of these lines, the quickest first."""
         by_line = self.tests.get(path, {})
@@ -163,6 +170,7 @@ def first_run(items: list[pytest.Item], paths: list[Path], target: Path) -> None
     # A core that traces each line of each test anew: sys.monitoring does not.
     measure = coverage.Coverage(data_file=None, include=list(files), config_file=False)
     measure.set_option("run:core", "ctrace")
+    measure.set_option("run:disable_warnings", ["no-data-collected"])
     watch = Watch()
     items[0].config.pluginmanager.register(watch)
     measure.start()
@@ -281,13 +289,19 @@ class Mutating:
     def _reach(self, items: list[pytest.Item]) -> Reach:
         """The first run, a copy of the process for each file of tests."""
         kept = ROOT / "build" / "mutation-reach.pickle"
-        if self.options.keep_reach and kept.exists():
-            return pickle.loads(kept.read_bytes())
         files: dict[Path, list[pytest.Item]] = defaultdict(list)
         for item in items:
             files[item.path].append(item)
-        start = time.monotonic()
         reach = Reach()
+        if self.options.keep_reach and kept.exists():
+            reach = pickle.loads(kept.read_bytes())
+            reach.restrict({item.nodeid for item in items})
+            since = kept.stat().st_mtime
+            for path, own in list(files.items()):
+                known = all(item.nodeid in reach.seconds for item in own)
+                if known and path.stat().st_mtime < since:
+                    del files[path]
+        start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             running: dict[int, Path] = {}
             waiting = list(files.items())
@@ -431,7 +445,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--share", type=float, default=1.0, help="of each module")
     parser.add_argument("--least", type=int, default=40, help="mutants of each module")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--keep-reach", action="store_true", help="no first run again")
+    parser.add_argument(
+        "--keep-reach", action="store_true", help="first run of new tests"
+    )
     parser.add_argument("--report", action="store_true", help="write docs/mutation.md")
     options = parser.parse_args(arguments)
     os.chdir(ROOT)
