@@ -63,6 +63,7 @@ def test_spechub_wants_a_pair_with_the_hub() -> None:
     for tokens in ([0, 2], [1], [0], [1, 1], [0, 1, 2]):
         draws = [Draw(token, q) for token in tokens]
         refuse("spechub", draws, "spechub")
+    refuse("spechub", [Draw(1, exact([1, 3, 0]))], "token 1 came alone")
 
 
 def test_a_hub_that_is_all_of_q_but_for_rounding_may_come_alone() -> None:
