@@ -97,6 +97,14 @@ def test_a_control_may_accept_more_than_any_lossless_rule_could() -> None:
     assert repeated.optimum == optimal_acceptance(P, Q, 2)
 
 
+def test_a_control_beside_independent_laws_draws_from_each_of_them() -> None:
+    rows = [Q, P]
+    tests_again = next(c for c in controls.CONTROLS if "original p" in c.name)
+    *_, row = compare(P, rows, 2, verifiers=[], controls=[tests_again])
+    # The second draft comes from P itself, so the unchanged test takes it for sure.
+    assert row.acceptance == 1 and row.k == 2
+
+
 def test_what_is_no_control_is_refused() -> None:
     for bad in (3, "repeats the one-draft test", None):
         with pytest.raises(SpecbookError, match="not a control|sequence of controls"):

@@ -176,6 +176,7 @@ def test_worlds_are_priced_as_choose_prices() -> None:
     first = {n: steps[:1] for n, steps in times.draft.items()}
     times = Times(SIZES, times.verify[:1], first)
     found = decide(counts, times, worlds=20)
+    assert found.worlds == 20
     assert found.standing.wins == 1
     for bound in found.standing.speedup:
         assert bound == pytest.approx(found.choice.speedup, rel=1e-12)
@@ -231,6 +232,8 @@ def test_bad_times() -> None:
     ):
         with pytest.raises(SpecbookError, match=told):
             Times(nodes, verify, draft)  # type: ignore[arg-type]
+    with pytest.raises(SpecbookError, match="batch must be at least 1"):
+        Times((1, 2), good, {}, batch=0)
     for shape in (None, "", [], 3):
         with pytest.raises(SpecbookError, match="CandidateTree"):
             Times((1, 2), good, {}).draft_steps(shape)  # type: ignore[arg-type]

@@ -215,6 +215,7 @@ def test_siblings_come_by_rank_however_they_were_listed() -> None:
     shape = shape_of([-1, -1, 0, 0], [1, 0, 3, 2])
     assert shape.token_ids == (0, 1, 2, 3)
     assert shape.parents == (-1, -1, 1, 1)
+    assert shape.prefix_len == 0
 
 
 @pytest.mark.parametrize("n, d", [(0, 2), (-1, 2), (5, 2), (2, -1), (2, 3)])

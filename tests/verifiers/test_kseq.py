@@ -148,3 +148,10 @@ def test_newton_at_the_limits(k: int) -> None:
     assert kseq.smallest_rho(half, one, k) == pytest.approx(
         float(kseq.smallest_rho(exact([1, 1]), exact([1, 0]), k)), abs=1e-5
     )
+
+
+def test_an_overlap_too_small_for_floats_is_kept_by_fractions() -> None:
+    tiny = Fraction(1, 10**400)
+    p = np.array([1 - tiny, tiny], dtype=object)
+    for k in (1, 2):
+        check_position(kseq.VERIFIER, p, drawing("iid", p[::-1], k))

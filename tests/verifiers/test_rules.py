@@ -197,6 +197,11 @@ def test_typical_acceptance_by_hand() -> None:
     loose = typical.verifier(0.0, 0.0)
     found = loose.select(tree, lambda row: p, Sampler(0))
     assert [tree.token_ids[row] for row in found.rows] == [2, 0, 0]
+    # Of eight equals the other bar is the lower one: delta exp(-log 8).
+    assert typical.threshold(np.full(8, 1 / 8)) == pytest.approx(0.3 / 8)
+    # A token at the bar does not clear it.
+    edge = typical.verifier(0.3, 9.0).select(tree, lambda row: p, Sampler(0))
+    assert [tree.token_ids[row] for row in edge.rows] == [0]
     strict = typical.verifier(1.0, 9.0)
     assert strict.select(tree, lambda row: p, Sampler(0)).rows == ()
     for bad in (-1, True, "x", float("nan"), None):
