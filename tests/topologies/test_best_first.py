@@ -96,6 +96,10 @@ def test_isotonic_slots_are_recorded() -> None:
     assert sum(row) == pytest.approx(sum(p))
     assert row == pytest.approx((0, *[0.95 / 3] * 3))
     heavy = isotonic(p, [0, 1000, 1, 1])
+    weighted = best_first_tree(
+        4, None, p, increasing="isotonic", weights=[0, 1000, 1, 1]
+    )
+    assert weighted.acceptance == (tuple(heavy),)
     assert heavy[1] == pytest.approx((300 + 0.65) / 1002)
     for wrong, told in (
         ([0, 1, 0, 1], "positive"),

@@ -108,3 +108,11 @@ def test_pooled_counts_have_one_depth() -> None:
     counts = np.array([[[3], [1]]])
     with pytest.raises(LawError, match="one depth"):
         Observed(counts, counts, every_depth=False)
+
+
+def test_each_slot_is_held_against_the_one_before_it() -> None:
+    """Slot 3 was tried 4 times: slot 1 was refused so often, slot 2 only 3 times."""
+    tried, selected = np.array([[[5, 4, 4]]]), np.array([[[1, 1, 0]]])
+    with pytest.raises(LawError, match="tried more often than the slot before it"):
+        Observed(tried, selected)
+    Observed(np.array([[[5, 4, 3]]]), selected)
