@@ -445,7 +445,7 @@ def depths(rows: Sequence[Decoded], rare: float = 0.0) -> list[float]:
     traces = [row.trace for row in rows if row.trace is not None]
     deepest = max((len(t.drafted_by_depth) for t in traces), default=0)
     shares: list[float] = []
-    drafting = 0
+    drafting: float = 0
     for depth in range(1, deepest + 1):
         offered = sum(
             count
