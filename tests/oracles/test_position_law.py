@@ -237,6 +237,9 @@ def test_draws_beyond_the_support_are_counted_one_by_one() -> None:
     q = [F(1), F(0), F(0), F(0), F(0)]
     asked = ask([F(1, 5)] * 5, q, 3, "without_replacement")
     assert count_of_vectors(asked) == 12 == len(drafted(q, 3, "without_replacement"))
+    # And two of four tokens within it, also in 4 * 3 orders.
+    four = [F(1, 4)] * 4
+    assert count_of_vectors(ask(four, four, 2, "without_replacement")) == 12
 
 
 def test_what_is_no_rule_and_no_draft_is_refused_by_name() -> None:
@@ -261,3 +264,10 @@ def test_laws_may_come_as_generators_numpy_and_ints() -> None:
     ]:
         found = position_law("specinfer", p, q, np.int64(2))
         assert sum(found.output) == 1
+
+
+@pytest.mark.parametrize("rule", ["single", "block"])
+def test_a_rule_for_one_chain_is_not_asked_about_two_drafts(rule: str) -> None:
+    assert position_law(rule, P, Q, 1).acceptance == F(9, 10)
+    with pytest.raises(ContractError, match="topology 'set'"):
+        position_law(rule, P, Q, 2)

@@ -243,3 +243,9 @@ def test_one_row_says_what_and_where() -> None:
         one_row([0, 0.5, 1.5], "rates")
     with pytest.raises(LawError, match=r"h\[1\]"):
         selected_from_conditional([0, 1.5])
+
+
+@pytest.mark.parametrize("bad", [5, "slots", None])
+def test_a_batch_is_a_sequence_of_slots(bad: Any) -> None:
+    with pytest.raises(LawError, match="acceptances must be a sequence"):
+        grow_batch(3, None, bad)
