@@ -44,10 +44,10 @@ sys.path.insert(0, str(ROOT))
 from tools import mutation_report  # noqa: E402
 from tools.mutation_report import (  # noqa: E402
     BROKEN,
-    FOUND,
     HANGS,
     KILLED,
     MESSAGE,
+    MISSED,
     SURVIVED,
     UNREACHED,
     WAITING,
@@ -284,23 +284,19 @@ class Mutating:
         if mutant.message:
             return False
         known = results[mutant.name]["verdict"]
-        return known == WAITING or self.options.again and known not in FOUND
+        return known in MISSED if self.options.again else known == WAITING
 
     def _reach(self, items: list[pytest.Item]) -> Reach:
         """The first run, a copy of the process for each file of tests."""
         kept = ROOT / "build" / "mutation-reach.pickle"
-        files: dict[Path, list[pytest.Item]] = defaultdict(list)
-        for item in items:
-            files[item.path].append(item)
         reach = Reach()
         if self.options.keep_reach and kept.exists():
             reach = pickle.loads(kept.read_bytes())
             reach.restrict({item.nodeid for item in items})
-            since = kept.stat().st_mtime
-            for path, own in list(files.items()):
-                known = all(item.nodeid in reach.seconds for item in own)
-                if known and path.stat().st_mtime < since:
-                    del files[path]
+        files: dict[Path, list[pytest.Item]] = defaultdict(list)
+        for item in items:
+            if item.nodeid not in reach.seconds:
+                files[item.path].append(item)
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             running: dict[int, Path] = {}
@@ -350,9 +346,10 @@ class Mutating:
             if child not in running:
                 continue
             mutant, count = running.pop(child)
-            results[mutant.name] = record(mutant, verdict(status), count)
+            before = results.get(mutant.name)
+            results[mutant.name] = record(mutant, verdict(status), count, before)
             done += 1
-            if results[mutant.name]["verdict"] not in FOUND:
+            if results[mutant.name]["verdict"] in MISSED:
                 print(f"{results[mutant.name]['verdict']}: {mutant.name}", flush=True)
             if done % 100 == 0:
                 save(results)
@@ -370,7 +367,8 @@ class Mutating:
             if names:
                 yield mutant, [items[name] for name in names]
             else:
-                results[mutant.name] = record(mutant, UNREACHED, 0)
+                before = results.get(mutant.name)
+                results[mutant.name] = record(mutant, UNREACHED, 0, before)
                 print(f"{UNREACHED}: {mutant.name}", flush=True)
 
 
@@ -394,8 +392,10 @@ def sample(found: list[Any], share: float, least: int) -> list[Any]:
 # ---- results ---------------------------------------------------------------------
 
 
-def record(mutant: Any, said: str, tests: int) -> dict[str, Any]:
-    """Return the entry of one mutant."""
+def record(mutant: Any, said: str, tests: int, before: Any = None) -> dict[str, Any]:
+    """Return the entry of one mutant; `first` is what its first run said, `before` its
+    entry so far."""
+    known = None if before is None else before["first"]
     return {
         "name": mutant.name,
         "path": mutant.path,
@@ -403,6 +403,7 @@ def record(mutant: Any, said: str, tests: int) -> dict[str, Any]:
         "before": mutant.before,
         "after": mutant.after,
         "verdict": said,
+        "first": said if known in (None, WAITING) else known,
         "tests": tests,
     }
 

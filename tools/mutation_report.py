@@ -58,11 +58,12 @@ def estimate(modules: list[Counter[str]]) -> tuple[float, float]:
     return share, 1.96 * math.sqrt(variance)
 
 
-def by_module(results: Results) -> dict[str, Counter[str]]:
-    """Return the number of each verdict, by module, in the modules' order."""
+def by_module(results: Results, which: str = "verdict") -> dict[str, Counter[str]]:
+    """Return the number of each verdict, by module, in the modules' order. `which`:
+    "first" for those of the first run, before tests were written for what it missed."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for entry in results.values():
-        counts[entry["path"]][entry["verdict"]] += 1
+        counts[entry["path"]][entry[which]] += 1
     return dict(sorted(counts.items()))
 
 
@@ -120,17 +121,21 @@ def page(results: Results, day: date) -> str:
     """Return the page of a run."""
     modules = by_module(results)
     total: Counter[str] = sum(modules.values(), Counter())
-    share, half = estimate(list(modules.values()))
-    _, run, there = counted(total)
-    said = f"{100 * share:.1f} %"
-    if half:
-        low, high = 100 * (share - half), min(100.0, 100 * (share + half))
-        said += f" (95 % interval {low:.1f} to {high:.1f} %)"
+    found, run, there = counted(total)
+    # What new tests did to the mutants that they were written for says nothing about
+    # those that were not drawn: the estimate for all is that of the first run.
+    share, half = estimate(list(by_module(results, "first").values()))
+    low, high = 100 * (share - half), min(100.0, 100 * (share + half))
+    sample = (
+        SAMPLE.replace("(share)", f"{100 * share:.1f} %")
+        .replace("(low)", f"{low:.1f}")
+        .replace("(high)", f"{high:.1f} %")
+    )
     text = (
         TEMPLATE.replace("(day)", day.isoformat())
         .replace("(mutmut)", version("mutmut"))
-        .replace("(score)", said)
-        .replace("(sample)", "" if run == there else SAMPLE)
+        .replace("(score)", f"{100 * found / run:.1f} %")
+        .replace("(sample)", "" if run == there else sample)
         .replace("(run)", str(run))
         .replace("(there)", str(there))
         .replace("(messages)", str(total[MESSAGE]))
@@ -147,7 +152,11 @@ def write(results: Results) -> None:
 
 SAMPLE = """
 (run) of the (there) mutants were run: a sample, drawn of every module with a fixed
-seed. In the score each module counts by all its mutants.
+seed. When they were drawn the tests found (share) of all (95 % interval (low) to
+(high); a module counts by all its mutants). Tests were then written for what the sample
+had missed, and the table shows what is found with them. For the mutants that were not
+drawn the first number stands: it is the one to expect of them, or a little more,
+since a new test finds more than the one fault that it was written for.
 """
 
 TEMPLATE = """\
@@ -159,8 +168,9 @@ number that is one higher, an argument that is left out. Each such copy of the c
 a *mutant*; when a test fails on it, the mutant is *found*. This page says how many
 were.
 
-On (day), (score) of the mutants were found. The operators are those of mutmut
-(mutmut); `tools/mutate.py` plants them and runs the tests that reach the changed lines.
+On (day), (score) of the mutants that were run were found. The operators are those of
+mutmut (mutmut); `tools/mutate.py` plants them and runs the tests that reach the changed
+lines.
 (sample)
 
 ## The score by module
@@ -188,9 +198,10 @@ $ python tools/mutate.py --jobs 2
 $ python tools/mutate.py --report
 ```
 
-The first run takes about an hour on two cores and can be stopped and taken up again;
-`--only specbook/chance.py` runs one module, `--again` repeats the survivors after a new
-test. It needs Linux. The reasons below are kept in `tools/survivors.toml`.
+About a mutant a second: a run of all takes hours, and goes on where it was stopped.
+`--only specbook/chance.py` runs one module, `--share 0.2` a sample of each, and
+`--again` the survivors, after a new test. It needs Linux. The reasons below are kept
+in `tools/survivors.toml`.
 
 ## The survivors
 
