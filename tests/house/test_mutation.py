@@ -217,7 +217,8 @@ def test_the_page_says_when_and_how_much(monkeypatch):
     monkeypatch.setattr(mutation_report, "reasons", lambda: [])
     results = {"a": entry("a", "killed"), "b => `c`": entry("b", "survived")}
     text = mutation_report.page(results, date(2026, 1, 2))
-    assert "On 2026-01-02, 50.0 % of the mutants" in text and "sample" not in text
+    assert "On 2026-01-02, 50.0 % of the mutants" in text
+    assert "were drawn" not in text
     assert "### Not explained (1)\n\n- `` b => `c` ``" in text
 
 
