@@ -41,10 +41,7 @@ class Table:
 
     def _repr_markdown_(self) -> str:
         lines = [self.header, ["---"] * len(self.header), *self.rows]
-        return "\n".join(
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
-            for line in lines
-        )
+        return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
 
     def __repr__(self) -> str:
         lines = [self.header, *self.rows]
@@ -55,6 +52,11 @@ class Table:
             ).rstrip()
             for line in lines
         )
+
+
+def _cell(text: str) -> str:
+    """A cell as markdown: a bar or a new line would end it, and with it the table."""
+    return " ".join(text.splitlines()).replace("|", "\\|")
 
 
 def table(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Table:

@@ -34,7 +34,7 @@ BEGIN = "<!-- from here to the end mark: python tools/readme.py --write -->"
 END = "<!-- end mark -->"
 
 COPYING = ("prompt_lookup", "suffix")
-SIDES = {"plain": "plain decoding here", "peer": "the best of transformers"}
+SIDES = {"plain": "over plain decoding", "peer": "over the best of transformers"}
 WORDS = {
     "edit_code": "edit given code",
     "continue_code": "continue code",
@@ -94,7 +94,7 @@ def of_frontier(file: Any) -> Answer:
         rows.append((name, f"`{best.configuration.name}`", best.dtype))
     machine = file.machine["line"]
     return Answer(
-        "tokens a second, over those of the other side",
+        "tokens a second: how many times as many as the other side",
         groups,
         "The fastest configuration that keeps the target's output, greedy, for each "
         f"kind of text. Measured on {machine}.",

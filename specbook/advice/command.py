@@ -273,8 +273,16 @@ def _counted(
 
 
 def _same_machine(then: Any, now: Any, what: Any, any_machine: bool) -> None:
-    if not checks.boolean(any_machine, "any_machine"):
+    if checks.boolean(any_machine, "any_machine"):
+        return
+    try:
         check_same_machine(then, now, what)
+    except SpecbookError as error:
+        # An advice for another machine is a guess, so it is asked for by name.
+        raise type(error)(
+            f"{error}. Measure this one (specbook measure frontier), run with the "
+            "threads of the other (OMP_NUM_THREADS), or say --any-machine"
+        ) from error
 
 
 def _known(temperature: float, there: Sequence[float], what: str) -> None:

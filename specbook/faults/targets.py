@@ -17,6 +17,7 @@ import torch
 
 from ..models import tiny
 from ..models.checkpoint import load_transformers_model
+from ..models.fetch import quiet_transformers
 from ..models.table import TableTarget
 from ..models.target import TransformersTarget, check_config
 from ..policy import SamplingPolicy
@@ -75,7 +76,8 @@ def _tied(planted: bool) -> Any:
     config no longer says so, and the file holds the one tensor for both."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "model")
-        tiny.tiny_llama(tied=True).save_pretrained(path)
+        with quiet_transformers():
+            tiny.tiny_llama(tied=True).save_pretrained(path)
         if planted:
             config = path / "config.json"
             about = json.loads(config.read_text(encoding="utf-8"))

@@ -19,6 +19,16 @@ from specbook.lab import (
 from specbook.models import TableTarget
 
 
+def test_a_cell_of_several_lines_stays_in_its_row():
+    """Decoded text has line ends of many kinds; one would end the table."""
+    made = table(
+        ["run", "text"], [["a", "def f():\n\n    pass\r\n```"], ["b", "x\u2028y"]]
+    )
+    lines = made._repr_markdown_().split("\n")
+    assert len(lines) == 4 and all(line.splitlines() == [line] for line in lines)
+    assert lines[2] == "| a | def f():      pass ``` |"
+
+
 def test_a_table_is_markdown_and_text():
     made = table(["a", "b"], [[1, "x|y"], [Fraction(1, 2), ""]])
     assert made._repr_markdown_().splitlines() == [
