@@ -22,7 +22,7 @@ MODULES = [
     *("models.lean", "models.lean_trunk", "models.shared_trunk", "models.target"),
     *("measure.acceptance", "measure.bench_trees", "measure.decode_report"),
     *("measure.draft_report", "measure.heads_report", "measure.retrieval_report"),
-    *("measure.verifiers_report", "measure.verify_report"),
+    *("measure.self_report", "measure.verifiers_report", "measure.verify_report"),
 ]
 SESSIONS = (draft_model.DraftModelSession, heads.HeadsSession)
 LEFT = {
